@@ -1,0 +1,165 @@
+"""The protocol that a storage engine fulfils, and how a URL finds its engine.
+
+An engine keeps logs, names and leases. It knows no meaning beyond folding a head: what truncating does
+or what a title is stands above it, in the views and the store. Places are seqs, never byte offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from hansard.records import Damage, Draft, Record
+from hansard.views.head import Head, Query
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who has a session open, as far as is known. It informs; the lock alone decides."""
+
+    session: str
+    pid: int | None = None
+    started: str | None = None
+    host: str | None = None
+    user: str | None = None
+    command: str | None = None
+    since: datetime | None = None
+
+    def __str__(self) -> str:
+        told = [f"process {self.pid}" if self.pid is not None else "another process"]
+        told += [f"of {self.user}"] if self.user else []
+        told += [f"on {self.host}"] if self.host else []
+        told += [f"({self.command})"] if self.command else []
+        told += [f"since {self.since:%Y-%m-%d %H:%M:%S} UTC"] if self.since else []
+        return " ".join(told)
+
+
+class Lease(Protocol):
+    """The right to work on a session. Opaque: whoever has it passes it on."""
+
+    @property
+    def holder(self) -> Holder: ...
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that `doctor` found: what, where, and what to do about it."""
+
+    kind: str
+    session: str | None = None
+    place: str = ""
+    detail: str = ""
+    remedy: str = ""
+
+
+class Engine(Protocol):
+    """Blocking and thread-safe. `capabilities` says what an engine can do beside the common part:
+
+    `survives` (what was written is there for a new process), `shared` (several processes at once),
+    `alone` (writers can be kept out for a moment), `files` (one log is one file that can be cut).
+    """
+
+    url: str
+    capabilities: frozenset[str]
+    readonly: bool
+
+    def create(self, session: str, drafts: Sequence[Draft], *, lease: Lease | None = None) -> list[Record]:
+        """Begins a log with its session record and maybe more, durably; `AlreadyExists`."""
+        ...
+
+    def append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        *,
+        expect: int | None = None,
+        durable: bool = True,
+        lease: Lease | None = None,
+        uid: str | None = None,
+    ) -> list[Record]:
+        """Adds records, all or none. A draft whose id is there already gives the record that has it, or
+        `Conflict` where that says something else; after that `expect` must be the last seq."""
+        ...
+
+    def flush(self, session: str) -> None:
+        """Everything in the log so far survives a power cut when this returns."""
+        ...
+
+    def read(
+        self,
+        session: str,
+        *,
+        spans: Sequence[tuple[int, int]] | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        uid: str | None = None,
+        damage: list[Damage] | None = None,
+    ) -> Iterator[Record]:
+        """Streams the records whose seq lies in one of the spans (both ends included; ascending, apart),
+        all of them where there are none. What is met that is damaged is added to `damage`."""
+        ...
+
+    def find(self, session: str, id: str) -> Record | None:
+        """The record that has this id, whatever its kind."""
+        ...
+
+    def head(self, session: str) -> Head:
+        """The head as of now, the caller's own; `SessionNotFound`."""
+        ...
+
+    def heads(self, query: Query) -> list[Head]:
+        """The heads that match, in order, `query.limit` of them at most."""
+        ...
+
+    def count(self, query: Query) -> int:
+        """How many heads match, whatever the limit."""
+        ...
+
+    def delete(self, session: str, *, uid: str | None = None, unless_input: bool = False) -> bool:
+        """Takes the session away for good; False where there is none. With `unless_input` one that has
+        user input by now stays."""
+        ...
+
+    def damage(self, session: str) -> list[Damage]:
+        """What is wrong with the log, as was found when it was last folded."""
+        ...
+
+    def lease(self, session: str, *, force: bool = False) -> Lease:
+        """Takes the lease, or raises `SessionBusy` at once."""
+        ...
+
+    def release(self, session: str, lease: Lease | None) -> None:
+        """Gives the lease back; twice is once. Who wrote leaves everything exact, with a lease or without."""
+        ...
+
+    def leases(self) -> list[Holder]:
+        """Who has what open. Leases whose holder is gone are swept on the way."""
+        ...
+
+    def alone(self, session: str) -> AbstractContextManager[None]:
+        """Keeps other writers out of a session for a moment, where the engine has `alone`."""
+        ...
+
+    def names(self, group: str) -> tuple[dict[str, Any], str]:
+        """The names of one group and a version; empty where there are none."""
+        ...
+
+    def set_names(self, group: str, names: dict[str, Any], *, expect: str) -> bool:
+        """Replaces the names of a group, durably; False where `expect` is not the version any more."""
+        ...
+
+    def doctor(self) -> Iterator[Finding]:
+        """Goes through everything and reports each problem with its place."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or inherited by a forked process."""
+        ...
+
+    def close(self) -> None:
+        """Leaves everything exact and lets go of it."""
+        ...

@@ -1,0 +1,345 @@
+"""The operating system's files, folders and locks, and nothing else of the house touches them.
+
+`Disk` has one small method for each thing that is asked of the kernel, so that a test can put another
+disk under the file engine: one that forgets what was not synced, or runs full. What the bytes mean is
+not known here.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import getpass
+import os
+import random
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from hansard.errors import (
+    HansardError,
+    ReadOnlyStore,
+    StoreFull,
+    StoreUnavailable,
+    Unsupported,
+)
+
+LOCK_PATIENCE = 60.0
+"""Seconds that a write waits for other writers of the same session before it gives up."""
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    "nfs nfs4 cifs smb3 smbfs afpfs webdav 9p afs ceph glusterfs fuse.glusterfs fuse.sshfs fuse.s3fs fuse.rclone "
+    "fuse.davfs davfs lustre gpfs beegfs ncpfs ocfs2 gfs2 orangefs pvfs2".split()
+)
+
+
+class Stat(NamedTuple):
+    """What is known of a file without reading it."""
+
+    size: int
+    links: int
+    inode: int
+    changed: int  # nanoseconds
+
+
+class Disk:
+    """A real disk. Paths are text, files are descriptors that are closed on exec and owned by this process."""
+
+    def __init__(self) -> None:
+        if sys.platform not in ("linux", "darwin"):
+            raise Unsupported(f"hansard keeps files on Linux and macOS; {sys.platform} is not supported yet")
+        self.inherited = False
+        self._open: set[int] = set()
+        self._process: dict[str, Any] | None = None
+        _disks.add(self)
+
+    # -- files
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> int:
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_RDWR | os.O_APPEND if write else os.O_RDONLY)
+        fd = os.open(path, flags | (os.O_CREAT if create else 0), 0o600)
+        self._open.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        if fd in self._open:
+            self._open.discard(fd)
+            os.close(fd)
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        return os.pread(fd, size, offset)
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Adds all of the data to the end, or raises with some of it there."""
+        written = self.put(fd, data)
+        while written < len(data):
+            written += self.put(fd, data[written:])
+
+    def put(self, fd: int, data: bytes) -> int:
+        return os.write(fd, data)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    if sys.platform == "darwin":
+
+        def sync(self, fd: int) -> None:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+
+    else:
+
+        def sync(self, fd: int) -> None:
+            os.fdatasync(fd)
+
+    def stat(self, fd: int) -> Stat:
+        found = os.fstat(fd)
+        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime_ns)
+
+    # -- names
+
+    def look(self, path: str) -> Stat | None:
+        """What stands at a path, or None."""
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime_ns)
+
+    def names(self, folder: str) -> list[str]:
+        """What a folder has in it; nothing where there is no folder."""
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_folder(self, path: str) -> None:
+        """The folder and all above it; those that are new are private."""
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path)
+        if parent and parent != path:
+            self.make_folder(parent)
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        self.sync_folder(parent)
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a file system that syncs folders by itself
+                raise
+        finally:
+            os.close(fd)
+
+    def rename(self, path: str, to: str) -> None:
+        os.rename(path, to)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def absolute(self, path: str) -> str:
+        return os.path.realpath(os.path.expanduser(path))
+
+    # -- locks
+
+    def lock(self, fd: int, *, shared: bool = False) -> bool:
+        """Takes the lock of an open file, or says at once that somebody else has it."""
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self, fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def wait_lock(self, fd: int, what: str) -> None:
+        """Takes the lock, waiting a bounded time for it."""
+        if self.lock(fd):
+            return
+        deadline = time.monotonic() + LOCK_PATIENCE
+        pause = 0.00005
+        while not self.lock(fd):
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(
+                    f"{what} is being written by another process that has not let go for {LOCK_PATIENCE:.0f} s; "
+                    "see `hansard locks`, and end that process if it hangs"
+                )
+            time.sleep(pause * random.random())
+            pause = min(pause * 1.5, 0.004)
+
+    # -- whole files
+
+    def read_file(self, path: str) -> bytes | None:
+        """All of a file, or None where there is none."""
+        try:
+            fd = self.open(path)
+        except FileNotFoundError:
+            return None
+        try:
+            pieces = []
+            at = 0
+            while piece := self.read(fd, 1 << 20, at):
+                pieces.append(piece)
+                at += len(piece)
+            return b"".join(pieces)
+        finally:
+            self.close(fd)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Puts a whole file in the place of another, durably: after a crash it is the old or the new one."""
+        temporary = path + ".tmp"
+        fd = self.open(temporary, write=True, create=True)
+        try:
+            try:
+                self.truncate(fd, 0)
+                self.write(fd, data)
+                self.sync(fd)
+            finally:
+                self.close(fd)
+            self.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                self.unlink(temporary)
+            raise
+        self.sync_folder(os.path.dirname(path))
+
+    @contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """Holds the lock of a file that exists for nothing else."""
+        fd = self.open(path, write=True, create=True)
+        try:
+            self.wait_lock(fd, path)
+            yield
+        finally:
+            self.close(fd)
+
+    # -- the machine
+
+    def database(self, path: str) -> str:
+        """Where SQLite is to keep a database: SQLite opens its files itself."""
+        return path
+
+    def boot(self) -> str:
+        """A name for the time since the machine was started; what was not synced before it may be lost."""
+        try:
+            with open("/proc/sys/kernel/random/boot_id") as file:
+                return file.read().strip()
+        except OSError:
+            return str(round((time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)) / 60))
+
+    def process(self) -> dict[str, Any]:
+        """Who this process is, to be told to others."""
+        if self._process is not None and self._process["pid"] == os.getpid():
+            return self._process
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):
+            user = str(os.getuid())
+        command = " ".join([os.path.basename(sys.argv[0] or "python"), *sys.argv[1:3]])[:80]
+        pid = os.getpid()
+        self._process = {
+            "pid": pid,
+            "started": process_start(pid),
+            "host": socket.gethostname(),
+            "user": user,
+            "command": command,
+        }
+        return self._process
+
+    def alive(self, pid: int, started: str | None) -> bool:
+        """Whether a process of this machine runs still, and is the one that was meant."""
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except (PermissionError, OverflowError):
+            pass  # somebody else's process is alive all the same
+        now = process_start(pid)
+        return started is None or now is None or now == started
+
+    def network(self, path: str) -> str | None:
+        """The kind of network file system that a path lies on, or None."""
+        if sys.platform != "linux":
+            return None
+        try:
+            with open("/proc/self/mountinfo") as file:
+                kind = file_system(path, file.read())
+        except OSError:
+            return None
+        return kind if kind in NETWORK_FILE_SYSTEMS else None
+
+    def writable(self, path: str) -> bool:
+        return os.access(path, os.W_OK)
+
+    def forget(self) -> None:
+        """In a forked child: lets go of what the parent holds without giving it up for the parent."""
+        self.inherited = True
+        for fd in self._open:
+            with suppress(OSError):
+                os.close(fd)
+        self._open.clear()
+
+
+_disks: weakref.WeakSet[Disk] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for disk in list(_disks):
+        disk.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def process_start(pid: int) -> str | None:
+    """When a process began, in a form that only serves to be compared."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return None
+
+
+def file_system(path: str, mountinfo: str) -> str | None:
+    """The type of the file system under a path, from the kernel's table of mounts.
+
+    >>> table = "21 1 8:1 / / rw - ext4 /dev/sda rw\\n40 21 0:50 / /srv/a\\\\040b rw - nfs4 host:/x rw"
+    >>> file_system("/srv/a b/c", table), file_system("/srv", table)
+    ('nfs4', 'ext4')
+    """
+    best, kind = -1, None
+    for line in mountinfo.splitlines():
+        fields, _, rest = line.partition(" - ")
+        point = fields.split(" ")[4] if fields.count(" ") >= 4 else ""
+        for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            point = point.replace(octal, character)
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if point and inside and len(point) >= best:
+            best, kind = len(point), rest.split(" ")[0]
+    return kind
+
+
+def problem(error: OSError, what: str) -> HansardError:
+    """Our error for one of the kernel's, saying what to do about it."""
+    if isinstance(error, HansardError):
+        return error
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"{what}: {reason}; nothing was lost, free some space and try again")
+    if error.errno == errno.EROFS:
+        return ReadOnlyStore(f"{what}: {reason}; open it with readonly=True to read it")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ReadOnlyStore(f"{what}: {reason}; see to the permissions, or open it with readonly=True to read it")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return StoreUnavailable(f"{what}: {reason}; close some sessions, or raise the limit (`ulimit -n`)")
+    return StoreUnavailable(f"{what}: {reason}")

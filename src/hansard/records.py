@@ -1,0 +1,540 @@
+"""The record, its line in a log, and the checksum that runs through a log.
+
+A line is one compact JSON object; its last member is `sum`, the CRC-32 of all bytes of the file before
+`,"sum"`. `Scan` reads lines back: it verifies whole stretches at once, holds back batches until they are
+complete, tells a torn tail from damage in the middle, and keeps reading past damage. What records mean
+is the business of the views.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from hansard.errors import InvalidPayload, NewerFormat
+
+FORMAT = 1
+"""The major version of what is written. A reader refuses a larger one."""
+
+DEEPEST = 100
+"""Levels of nesting that a payload may have."""
+
+KINDS = frozenset(
+    "session meta message history turn block end usage event output compacted".split(),
+)
+
+_SEAL = 18  # the length of `,"sum":"01234567"}`
+_EXTRA = "*extra"  # never written; what a line has beyond the members below is gathered under it
+
+
+class Record(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"extra": _EXTRA}
+):
+    """One thing that was said or done, as it stands in the log. `extra` has members of newer versions."""
+
+    kind: str
+    data: Any = None
+    id: str | None = None
+    turn: str | None = None
+    model: str | None = None
+    usage: Any = None
+    shape: str | None = None
+    time: datetime | None = None
+    blobs: tuple[str, ...] = ()
+    origin: tuple[str, int] | None = None
+    box: str | None = None
+    batch: tuple[int, int] | None = None
+    at: datetime
+    seq: int
+    sum: str | None = None
+    extra: dict[str, Any] = {}
+
+    @property
+    def when(self) -> datetime:
+        """When it happened: `time` where the writer said so, else when it was written."""
+        return self.time or self.at
+
+
+class Draft(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A record on its way into a log: its data already JSON, its place not yet known.
+
+    The members stand in the order in which a line has them.
+    """
+
+    kind: str
+    data: msgspec.Raw
+    id: str | None = None
+    turn: str | None = None
+    model: str | None = None
+    usage: Any = None
+    shape: str | None = None
+    time: datetime | None = None
+    blobs: tuple[str, ...] = ()
+    origin: tuple[str, int] | None = None
+    box: str | None = None
+    batch: tuple[int, int] | None = None
+    at: datetime | None = None
+    seq: int | None = None
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place in a log that is not as it was written. `seq` is the last good record before it.
+
+    kind: `illegible` (no record can be read there), `altered` (it reads, but its checksum says that it
+    is not what was written; not shown), `unverified` (shown, but what stands before it is illegible),
+    `line-end` (shown; only the end of its line was changed), `gap` (records are missing), `batch`
+    (a write of several records of which some are missing; the others are not shown).
+    """
+
+    kind: str
+    offset: int
+    length: int
+    seq: int
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"byte {self.offset}, {self.length} bytes, after record {self.seq}: {self.kind}: {self.detail}"
+
+
+encode = msgspec.json.Encoder().encode
+"""JSON as it is written everywhere: compact, UTF-8, members in the order given."""
+
+decode = msgspec.json.Decoder().decode
+"""JSON of any kind, back into plain Python values."""
+
+_records = msgspec.json.Decoder(Record)
+_members = {field.encode_name for field in msgspec.structs.fields(Record)} - {_EXTRA}
+
+
+def utc(moment: datetime) -> datetime:
+    """The same instant in UTC; a time without a zone is refused rather than guessed.
+
+    >>> from datetime import timedelta, timezone
+    >>> utc(datetime(2026, 5, 1, 14, 0, tzinfo=timezone(timedelta(hours=2)))).isoformat()
+    '2026-05-01T12:00:00+00:00'
+    """
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment.isoformat()} has no time zone; give an aware datetime")
+    return moment.astimezone(UTC)
+
+
+# -- payloads ---------------------------------------------------------------------------------------
+
+
+def freeze(payload: Any) -> tuple[bytes, Any]:
+    """A payload as JSON and a copy of its own, if what is stored decodes equal to it; else `InvalidPayload`.
+
+    >>> freeze({"role": "user", "content": ("a", 1)})
+    (b'{"role":"user","content":["a",1]}', {'role': 'user', 'content': ['a', 1]})
+    """
+    try:
+        raw = encode(payload)
+        own = decode(raw)
+        # what encodes without loss decodes equal; tuples, objects and mistakes take the long way round
+        if own == payload and (raw.count(b"[") + raw.count(b"{") <= DEEPEST or _depth(own) <= DEEPEST):
+            return raw, own
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        pass
+    plain = _plain(payload, "$", 0)
+    try:
+        raw = encode(plain)
+        own = decode(raw)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidPayload("$", str(error)) from None
+    if own != plain:  # nothing known gets here; it would be a silent change
+        raise InvalidPayload("$", "it does not come back from JSON as it was")
+    return raw, own
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level := [item for item in level if isinstance(item, dict | list) and item]:
+        depth += 1
+        if depth > DEEPEST:
+            break
+        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        text = str.__str__(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPayload(path, f"text with a lone surrogate at character {error.start}") from None
+        return text
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise InvalidPayload(path, f"{float(value)} has no place in JSON")
+        return float(value)
+    if depth >= DEEPEST and isinstance(value, dict | list | tuple) and value:
+        raise InvalidPayload(path, f"nested deeper than {DEEPEST} levels")
+    if isinstance(value, dict):
+        plain = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidPayload(f"{path}[{key!r}]", f"a key that is {type(key).__name__}, not text")
+            where = f"{path}.{key}" if key.isidentifier() else f"{path}[{key!r}]"
+            plain[_plain(key, where, depth)] = _plain(item, where, depth + 1)
+        return plain
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+    dump = getattr(type(value), "model_dump", None)
+    if dump is not None:
+        return _plain(dump(value, mode="json", exclude_unset=True), path, depth)
+    raise InvalidPayload(path, type(value).__name__)
+
+
+def equal(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+    """Whether two texts are the same JSON value, whatever the order of members."""
+    a, b = bytes(one), bytes(other)
+    return a == b or _sorted(decode(a)) == _sorted(decode(b))
+
+
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+# -- lines ------------------------------------------------------------------------------------------
+
+
+def seal(body: bytes, state: int) -> tuple[bytes, int]:
+    """The line for an encoded record, and the state of the checksum after it.
+
+    >>> seal(b'{"kind":"message","seq":1}', 0)
+    (b'{"kind":"message","seq":1,"sum":"3628dce5"}\\n', 2868382108)
+    """
+    front = body[:-1]
+    total = crc32(front, state)
+    end = b',"sum":"%08x"}\n' % total
+    return front + end, crc32(end, total)
+
+
+def frame(drafts: Sequence[Draft], seq: int, state: int) -> tuple[bytes, int]:
+    """The lines of one write whose first record is `seq`, and the checksum's state after them."""
+    if len(drafts) == 1:
+        draft = drafts[0]
+        draft.seq = seq
+        return seal(encode(draft), state)
+    lines = []
+    batch = (seq, len(drafts))
+    for draft in drafts:
+        draft.seq, draft.batch = seq, batch
+        line, state = seal(encode(draft), state)
+        lines.append(line)
+        seq += 1
+    return b"".join(lines), state
+
+
+def stored(draft: Draft, data: Any = None) -> Record:
+    """The record that a written draft has become. `data` is the caller's own copy, if one is at hand."""
+    return Record(
+        kind=draft.kind,
+        data=decode(draft.data) if data is None else data,
+        id=draft.id,
+        turn=draft.turn,
+        model=draft.model,
+        usage=draft.usage,
+        shape=draft.shape,
+        time=draft.time,
+        blobs=draft.blobs,
+        origin=draft.origin,
+        box=draft.box,
+        batch=draft.batch,
+        at=draft.at,  # type: ignore[arg-type]  # set by the store before it is written
+        seq=draft.seq,  # type: ignore[arg-type]  # set by the engine when it was written
+    )
+
+
+def draft_of(record: Record) -> Draft:
+    """A draft with a record's content, to be written again somewhere else."""
+    names = [field for field in Draft.__struct_fields__ if field not in ("data", "batch", "seq")]
+    return Draft(data=msgspec.Raw(encode(record.data)), **{name: getattr(record, name) for name in names})
+
+
+def parse(line: bytes) -> Record:
+    """The record in a line; `ValueError` where there is none. Members that we do not know are kept."""
+    try:
+        return _records.decode(line)
+    except msgspec.ValidationError:
+        members = decode(line)
+        if not isinstance(members, dict):
+            raise
+        extra = {name: members.pop(name) for name in list(members) if name not in _members}
+        if not extra:
+            raise
+        record = msgspec.convert(members, Record)
+        return msgspec.structs.replace(record, extra=extra)
+
+
+def state_after(end: bytes) -> int | None:
+    """The checksum's state after a line, from the line's last bytes; None where they are illegible.
+
+    >>> state_after(b'..."seq":1,"sum":"3628dce5"}\\n')
+    2868382108
+    """
+    claimed = _claimed(end)
+    return None if claimed is None else crc32(end[-_SEAL - 1 :], claimed)
+
+
+_hex8 = re.compile(rb"[0-9a-f]{8}").fullmatch
+
+
+def _claimed(end: bytes) -> int | None:
+    digits = end[-11:-3]
+    if end[-19:-11] == b',"sum":"' and end[-3:] == b'"}\n' and _hex8(digits):
+        return int(digits, 16)
+    return None
+
+
+_end = re.compile(
+    rb'(?:"batch":\[(\d+),(\d+)\],)?"at":"[^"\\]{19,40}","seq":(\d+),"sum":"([0-9a-f]{8})"\}\n$'
+).search
+
+TAIL = 160
+"""Bytes from the end of a log in which a writer finds all that it needs to go on."""
+
+
+def last(end: bytes) -> tuple[int, int] | None:
+    """(seq, checksum state) after the last line, from a log's last bytes; None where a look at the whole
+    is needed: the end is illegible, or stands in the middle of a batch."""
+    found = _end(end)
+    if found is None:
+        return None
+    first, n, seq = found[1], found[2], int(found[3])
+    if first is not None and seq != int(first) + int(n) - 1:
+        return None
+    state = state_after(end)
+    return None if state is None else (seq, state)
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+class Scan:
+    """Reads a log from `offset` on, fed with its bytes in pieces of any size.
+
+    `end`, `state` and `seq` stand behind the last intact record that was given out, `damage` lists what is
+    wrong before it. What follows `end` is, so far, a torn tail: never shown, and cut by the next writer.
+    """
+
+    def __init__(self, offset: int = 0, state: int | None = 0, seq: int | None = -1) -> None:
+        self.end = offset
+        self.state: int | None = state
+        self.seq: int | None = seq
+        self.damage: list[Damage] = []
+        self.unterminated = False  # the last record lacks only its newline
+        self._seeds = [] if state is None else [state]
+        self._doubt = state is None  # what stands before the next line is not known good
+        self._at = offset  # the offset of the next line
+        self._next = seq  # the seq of the last line that was accepted, given out or not
+        self._pieces: list[bytes] = []  # a line that has not ended yet
+        self._open: list[Record] = []  # a batch of which more is to come
+        self._open_at = offset
+        self._open_bad = False
+        self._suspect: list[Damage] = []  # damage, if good records follow; else part of the torn tail
+
+    def feed(self, data: bytes) -> list[Record]:
+        """The records that are complete by now."""
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            if data:
+                self._pieces.append(data)
+            return []
+        if self._pieces:
+            block = b"".join((*self._pieces, data[:cut]))
+            self._pieces.clear()
+        else:
+            block = data if cut == len(data) else data[:cut]
+        if cut < len(data):
+            self._pieces.append(data[cut:])
+        return self._block(block)
+
+    def finish(self) -> list[Record]:
+        """To be called at the end of the log: a last line whose newline alone is missing still counts."""
+        if not self._pieces:
+            return []
+        line = b"".join(self._pieces)
+        claimed = _claimed(line + b"\n")
+        if claimed is None or all(crc32(line[:-_SEAL], seed) != claimed for seed in self._seeds):
+            return []
+        self._pieces.clear()
+        records = self._block(line + b"\n")
+        self._at -= 1
+        if self.end > self._at:
+            self.end = self._at
+            self.unterminated = True
+        return records
+
+    @property
+    def torn(self) -> int:
+        """Where the torn tail begins is `end`; this is how much there is of it, as far as it was read."""
+        return self._at + sum(map(len, self._pieces)) - self.end
+
+    def _block(self, block: bytes) -> list[Record]:
+        """Whole lines: at once where the checksum of the whole stretch is right, else one by one."""
+        claimed = _claimed(block[-_SEAL - 1 :])
+        if claimed is not None and len(self._seeds) == 1 and not self._doubt:
+            if crc32(memoryview(block)[: -_SEAL - 1], self._seeds[0]) == claimed:
+                try:
+                    records = _records.decode_lines(block)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    pass
+                else:
+                    if self._in_order(records):
+                        self._at += len(block)
+                        state = crc32(block[-_SEAL - 1 :], claimed)
+                        self._seeds = [state]
+                        self._next = self.seq = records[-1].seq
+                        self.end, self.state = self._at, state
+                        return records
+        found: list[Record] = []
+        start = 0
+        while start < len(block):
+            stop = block.index(b"\n", start) + 1
+            self._line(block[start:stop], found)
+            start = stop
+        return found
+
+    def _in_order(self, records: list[Record]) -> bool:
+        """Whether all is plain: consecutive, known, no batch that is open at either end."""
+        if self._open or self._suspect or self._next is None or not records:
+            return False
+        seq = self._next
+        left = 0
+        batch = None
+        for record in records:
+            seq += 1
+            if record.seq != seq or record.kind not in KINDS:
+                return False
+            if record.batch is not None:
+                if left == 0:
+                    batch, left = record.batch, record.batch[1]
+                    if batch[0] != seq:
+                        return False
+                if record.batch != batch:
+                    return False
+                left -= 1
+            elif left:
+                return False
+        return left == 0
+
+    def _line(self, line: bytes, found: list[Record]) -> None:
+        at, self._at = self._at, self._at + len(line)
+        text = line.rstrip(b"\r\n ") + b"\n"  # an editor may have changed the end of a line
+        claimed = _claimed(text)
+        try:
+            record = parse(text)
+        except (ValueError, RecursionError):
+            record = None
+        if claimed is None or record is None:
+            self._doubted(at, line, "illegible", "blank line" if not line.strip() else "no record can be read")
+            if claimed is not None:
+                self._seeds = [crc32(text[-_SEAL - 1 :], claimed)]
+            return
+        if record.kind[:1] == "!" and record.kind not in KINDS:
+            raise NewerFormat(
+                f"record {record.seq} has the kind {record.kind!r}, which this version of hansard does not "
+                "know and must understand to read on; install a newer version"
+            )
+        sums = [crc32(memoryview(text)[: -_SEAL - 1], seed) for seed in self._seeds]
+        follows = self._next is None or record.seq > self._next
+        verified = claimed in sums and follows
+        if not verified and not (self._doubt and follows):
+            detail = "its checksum is wrong" if follows else f"record {record.seq} does not belong here"
+            self._doubted(at, line, "altered", detail)
+            # either its content was altered or its checksum: the next line tells which
+            self._seeds = [crc32(text[-_SEAL - 1 :], claimed)]
+            self._seeds += [crc32(b',"sum":"%08x"}\n' % s, s) for s in sums[:1]]
+            return
+        if not verified:
+            self._note("unverified", at, line, f"record {record.seq}: what stands before it is not intact")
+        elif text != line:
+            self._note("line-end", at, line, f"record {record.seq}: its line does not end in one newline")
+        expected = None if self._next is None else self._next + 1
+        if expected is not None and record.seq != expected and not _fills(record, expected):
+            missing = f"records {expected} to {record.seq - 1}" if record.seq - 1 > expected else (
+                f"record {expected}"
+            )
+            self._note("gap", at, b"", f"{missing} missing")
+        state = crc32(text[-_SEAL - 1 :], claimed)
+        self._seeds, self._doubt, self._next = [state], False, record.seq
+        self._accept(record, at, state, found)
+
+    def _accept(self, record: Record, at: int, state: int, found: list[Record]) -> None:
+        batch = record.batch
+        if self._open and batch != self._open[0].batch:
+            self._broken(at)
+        if batch is None or batch[1] <= 1:
+            self._give([record], state, found)
+        elif not self._open:
+            if record.seq != batch[0]:
+                self._note("batch", at, b"", f"record {record.seq} belongs to a write of which a part is missing")
+                return
+            self._open, self._open_at, self._open_bad = [record], at, False
+        else:
+            self._open.append(record)
+            if record.seq == batch[0] + batch[1] - 1 and len(self._open) == batch[1] and not self._open_bad:
+                records, self._open = self._open, []
+                self._give(records, state, found)
+
+    def _give(self, records: list[Record], state: int, found: list[Record]) -> None:
+        found += records
+        self.damage += self._suspect
+        self._suspect = []
+        self.end, self.state, self.seq = self._at, state, records[-1].seq
+
+    def _broken(self, at: int) -> None:
+        first, n = self._open[0].batch or (0, 0)
+        self._suspect.append(
+            Damage(
+                kind="batch",
+                offset=self._open_at,
+                length=at - self._open_at,
+                seq=self._last_good(),
+                detail=f"a write of {n} records, {first} to {first + n - 1}, of which {len(self._open)} are left",
+            )
+        )
+        self._open = []
+
+    def _doubted(self, at: int, line: bytes, kind: str, detail: str) -> None:
+        self._note(kind, at, line, detail)
+        self._doubt = True
+        if self._open:
+            self._open_bad = True
+
+    def _note(self, kind: str, at: int, line: bytes, detail: str) -> None:
+        self._suspect.append(
+            Damage(kind=kind, offset=at, length=len(line), seq=self._last_good(), detail=detail)
+        )
+
+    def _last_good(self) -> int:
+        return -1 if self._next is None else self._next
+
+
+def _fills(record: Record, expected: int) -> bool:
+    """Whether a record says that what is missing before it was taken out on purpose."""
+    data = record.data
+    return record.kind == "compacted" and isinstance(data, dict) and data.get("first") == expected
+
+
+def scan(pieces: Iterable[bytes], into: Scan | None = None) -> Iterable[Record]:
+    """All records of a log given in pieces.
+
+    >>> body = b'{"kind":"message","data":"hi","at":"2026-05-01T12:00:00Z","seq":0}'
+    >>> [record.data for record in scan([seal(body, 0)[0]])]
+    ['hi']
+    """
+    reader = Scan() if into is None else into
+    for piece in pieces:
+        yield from reader.feed(piece)
+    yield from reader.finish()

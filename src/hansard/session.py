@@ -1,0 +1,910 @@
+"""A session that is open: what was said, what the model sees of it, and how it stands.
+
+`View` reads, as of one moment. `Session` writes too. What the words mean is decided in the views, where
+the bytes go in the engines; here a call becomes a record, and a repeat or a conflict is told apart.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hansard import messages
+from hansard.errors import (
+    AlreadyExists,
+    Closed,
+    Conflict,
+    HansardError,
+    InvalidPayload,
+    SessionNotFound,
+)
+from hansard.records import Damage, Draft, Record, freeze, utc
+from hansard.views import head as heads
+from hansard.views import history as views
+from hansard.views.head import Head
+from hansard.views.history import Entry, History, Part
+from hansard.views.usage import Usage, understand
+from hansard.views.usage import advance as advance_usage
+
+if TYPE_CHECKING:
+    from hansard.engines import Engine, Lease
+    from hansard.store import Store
+
+
+class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What one record, turn or model cost. `seq` is the record, or the first of them."""
+
+    seq: int
+    turn: str | None = None
+    model: str | None = None
+    usage: Usage
+
+
+class View:
+    """A session as it was at one moment; `refresh()` moves on to now. It holds nothing open."""
+
+    def __init__(self, engine: Engine, head: Head) -> None:
+        self._engine = engine
+        self._head = head
+        self._damage: list[Damage] = engine.damage(head.id)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r} at record {self.seq}>"
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._head.id
+
+    @property
+    def seq(self) -> int:
+        """The last record that this view knows of; -1 where nothing is written yet."""
+        return self._head.seq
+
+    @property
+    def head(self) -> Head:
+        """How the session stands: a snapshot, the caller's own."""
+        return heads.copy(self._head)
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What is not as it was written, as far as it was met. See also `store.doctor()`."""
+        return list(dict.fromkeys(self._damage))
+
+    def refresh(self) -> None:
+        """Goes on to how the session stands now."""
+        head = self._engine.head(self.id)
+        if head.uid != self._head.uid:
+            raise SessionNotFound(self.id, f"session {self.id!r} was deleted; another one has its id now")
+        self._head = head
+
+    def history(self, limit: int | None = None, *, repair: bool = False) -> History:
+        """What the model sees, oldest first; with `limit` the newest so many. With `repair` it is mended to
+        what providers accept; nothing is written."""
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
+        return self._history(self._head, limit, repair)
+
+    def _history(self, head: Head, limit: int | None, repair: bool) -> History:
+        base, last = head.base, head.seq
+        if limit is None or repair:
+            seen = [entry.payload for entry in views.entries(base, last, self._read)]
+            if repair:
+                seen = messages.repair(seen)
+            if limit is not None:
+                seen = seen[len(seen) - limit :] if limit < len(seen) else seen
+        else:
+            seen = views.newest(base, last, limit, self._backwards)
+        return History(seen, seq=last, token_count=head.token_count, summary=head.summary)
+
+    def records(
+        self,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        kinds: str | Sequence[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[Record]:
+        """Everything that was written, in order: with a seq greater than `after` and less than `before`,
+        from `since` on and earlier than `until`, of these kinds, at most `limit`; the newest first with `reverse`."""
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
+        since = None if since is None else utc(since)
+        until = None if until is None else utc(until)
+        a = 0 if after is None else max(0, after + 1)
+        b = self.seq if before is None else min(self.seq, before - 1)
+        if a > b or limit == 0:
+            return iter(())
+        found = self._engine.read(
+            self.id,
+            spans=[(a, b)],
+            kinds=(kinds,) if isinstance(kinds, str) else kinds,
+            limit=limit if since is None and until is None else None,
+            reverse=reverse,
+            uid=self._head.uid,
+            damage=self._damage,
+        )
+        if since is None and until is None:
+            return found
+        return _between(found, since, until, limit)
+
+    def get(self, ref: int | str) -> Record | None:
+        """The record with this seq or this id, or None."""
+        if isinstance(ref, bool) or not isinstance(ref, int | str):
+            raise TypeError(f"a record is named by its seq or its id, not by {type(ref).__name__}")
+        if isinstance(ref, int):
+            return next(self.records(after=ref - 1, before=ref + 1), None) if ref >= 0 else None
+        found = self._engine.find(self.id, ref)
+        return found if found is not None and found.seq <= self.seq else None
+
+    def summary(self) -> str:
+        """The summary, or `""`."""
+        return self._head.summary
+
+    def usage(self, by: str | None = None) -> Any:
+        """What it cost: a `Usage`, or with `by` ("record", "turn", "model") a list of `UsageLine`."""
+        if by is None:
+            return heads.copy(self._head).usage
+        if by not in ("record", "turn", "model"):
+            raise ValueError(f"usage(by={by!r}): it is 'record', 'turn' or 'model'")
+        lines: dict[Any, UsageLine] = {}
+        for record in self.records(kinds=("message", "usage")):
+            raw = record.data if record.kind == "usage" else record.usage
+            if not isinstance(raw, dict):
+                continue
+            model = record.model or self._head.model or None
+            key = {"record": record.seq, "turn": record.turn, "model": model}[by]
+            line = lines.get(key)
+            lines[key] = UsageLine(
+                seq=record.seq if line is None else line.seq,
+                turn=record.turn if by != "model" else None,
+                model=model if by != "turn" else None,
+                usage=advance_usage(Usage() if line is None else line.usage, raw, model),
+            )
+        return list(lines.values())
+
+    def _read(self, spans: Sequence[tuple[int, int]], kinds: tuple[str, ...]) -> Iterable[Record]:
+        return self._engine.read(
+            self.id, spans=spans, kinds=kinds, uid=self._head.uid, damage=self._damage
+        )
+
+    def _backwards(self, spans: Sequence[tuple[int, int]], kinds: tuple[str, ...]) -> Iterable[Record]:
+        return self._engine.read(
+            self.id, spans=spans, kinds=kinds, reverse=True, uid=self._head.uid, damage=self._damage
+        )
+
+
+class Session(View):
+    """An open session. With a lease (the default) nobody else changes its history meanwhile; a shared one
+    takes the lease for each such change. Its threads may share it. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        store: Store,
+        head: Head,
+        *,
+        lease: Lease | None,
+        born: bool,
+        begin: Draft | None = None,
+        get_or_create: bool = False,
+        activate: bool = False,
+    ) -> None:
+        self._store = store
+        self._mutex = threading.RLock()
+        self._lease = lease
+        self._closed = False
+        self._begin = begin  # the session record, as long as nothing is written
+        self._born = born  # whether this handle creates it
+        self._get_or_create = get_or_create
+        self._activate = activate
+        self._stale = False
+        self._unsynced = False
+        self._wrote = False
+        self._engine = store._engine
+        self._head = head
+        self._damage = [] if begin is not None else self._engine.damage(head.id)
+        self._seq = head.seq
+        self._know(head)
+
+    # -- reading
+
+    @property
+    def seq(self) -> int:
+        return self._seq
+
+    @property
+    def head(self) -> Head:
+        """How the session stands after the last call of this handle: a snapshot, the caller's own."""
+        with self._mutex:
+            if self._stale:
+                self._look()
+            return heads.copy(self._head)
+
+    def refresh(self) -> None:
+        """Takes in what others have written."""
+        with self._mutex:
+            self._look()
+
+    def history(self, limit: int | None = None, *, repair: bool = False) -> History:
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
+        with self._mutex:
+            head = self._look()
+            seen = self._history(head, limit, repair)
+            self._know(head)
+            return seen
+
+    def records(self, **which: Any) -> Iterator[Record]:
+        with self._mutex:
+            self._look()
+            if self._begin is not None:
+                return iter(())
+            return super().records(**which)
+
+    def get(self, ref: int | str) -> Record | None:
+        with self._mutex:
+            self._look()
+            return None if self._begin is not None else super().get(ref)
+
+    def summary(self) -> str:
+        with self._mutex:
+            return self._look().summary
+
+    def usage(self, by: str | None = None) -> Any:
+        with self._mutex:
+            self._look()
+            return super().usage(by)
+
+    def _look(self) -> Head:
+        """The head as of now."""
+        self._check()
+        if self._begin is None:
+            super().refresh()
+            self._seq = self._head.seq
+        self._stale = False
+        return self._head
+
+    def _know(self, head: Head) -> None:
+        """From here on, what the model sees as of this head counts as given out."""
+        parts = list(head.base.parts)
+        if head.seq > head.base.after:
+            parts.append((head.base.after + 1, head.seq))
+        self._known: list[Part] = parts
+        self._after = head.base.after
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"session {self._head.id!r} is closed; open it again")
+        self._store._check()
+
+    # -- writing
+
+    def append(
+        self,
+        payload: Any,
+        *,
+        id: str | None = None,
+        kind: str = "message",
+        shape: str | None = None,
+        model: str | None = None,
+        usage: Mapping[str, Any] | None = None,
+        time: datetime | None = None,
+        turn: str | None = None,
+        blobs: Sequence[str] = (),
+        durable: bool = True,
+        expect: int | None = None,
+    ) -> Record:
+        """Adds one message, and returns when it is safe. With `id` a repeat is stored once; with `expect`
+        the last record must be the one named. With `durable=False` a power cut may take it."""
+        draft = message(
+            payload, id=id, kind=kind, shape=shape, model=model, usage=usage, time=time, turn=turn, blobs=blobs,
+            default_model=self._head.model,
+        )
+        return self._write([draft], expect=expect, durable=durable)[0]
+
+    def extend(
+        self,
+        payloads: Iterable[Any],
+        *,
+        ids: Sequence[str | None] | None = None,
+        usages: Sequence[Mapping[str, Any] | None] | None = None,
+        shape: str | None = None,
+        model: str | None = None,
+        durable: bool = True,
+        expect: int | None = None,
+    ) -> list[Record]:
+        """Adds several messages, all or none."""
+        drafts = message_list(
+            payloads, ids=ids, usages=usages, shape=shape, model=model, default_model=self._head.model
+        )
+        return self._write(drafts, expect=expect, durable=durable) if drafts else []
+
+    def flush(self) -> None:
+        """Makes everything so far durable."""
+        with self._mutex:
+            self._check()
+            if self._begin is None:
+                with self._closing():
+                    self._engine.flush(self._head.id)
+                self._unsynced = False
+
+    def save(self) -> None:
+        """Makes everything so far durable; there is nothing else to save."""
+        self.flush()
+
+    def _write(self, drafts: list[Draft], *, expect: int | None = None, durable: bool = True) -> list[Record]:
+        with self._mutex:
+            self._check()
+            now = self._store._now()
+            for draft in drafts:
+                draft.at = now
+            with self._closing():
+                records = self._create(drafts, expect)
+                if records is None:
+                    records = self._engine.append(
+                        self._head.id, drafts, expect=expect, durable=durable, lease=self._lease, uid=self._head.uid
+                    )
+            self._stale = self._wrote = True
+            self._unsynced = not durable
+            for record in records:
+                if record.seq > self._seq:
+                    self._seq = record.seq
+                    self._add_known(record.seq)
+            return records
+
+    def _add_known(self, seq: int) -> None:
+        """A record that this handle wrote is known to it; what others wrote before it is not."""
+        if self._known and len(self._known[-1]) == 2 and self._known[-1][1] == seq - 1:
+            self._known[-1] = (self._known[-1][0], seq)
+        else:
+            self._known.append((seq, seq))
+
+    def _create(self, drafts: list[Draft], expect: int | None = None) -> list[Record] | None:
+        """Writes the session if it is not written yet, with its first records; None if it is there."""
+        if self._begin is None:
+            return None
+        if expect is not None and expect != -1:
+            raise Conflict(f"session {self._head.id!r} is not written yet, so record {expect} is not its last", seq=-1)
+        begin, self._begin.at = self._begin, self._store._now()
+        try:
+            records = self._engine.create(self._head.id, [begin, *drafts], lease=self._lease)
+        except AlreadyExists:
+            if not self._get_or_create:
+                raise
+            self._begin, self._born = None, False
+            if expect is not None:
+                raise Conflict(f"session {self._head.id!r} was created meanwhile", seq=0) from None
+            head = self._engine.head(self._head.id)
+            self._head, self._seq = head, head.seq
+            self._know(head)
+            return None
+        self._begin = None
+        self._seq, self._known, self._after = 0, [(0, 0)], -1
+        self._stale = self._wrote = True
+        if self._activate:
+            self._store._activate(self._head.id)
+        return records[1:]
+
+    def _exist(self) -> None:
+        """Writes the session itself, if nothing is written yet."""
+        with self._mutex:
+            self._check()
+            with self._closing():
+                self._create([])
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """After a failed sync this handle cannot go on."""
+        try:
+            yield
+        except HansardError as error:
+            if error.closes:
+                self._closed = True
+                self._release()
+            raise
+
+    # -- what the model sees
+
+    def checkpoint(
+        self,
+        messages: Iterable[Any],
+        *,
+        token_count: int | None = None,
+        summary: str | None = None,
+        upto: int | None = None,
+        id: str | None = None,
+    ) -> Record | None:
+        """From now on the model sees these messages, then what followed `upto` (by default what this handle
+        has not given out). Nothing is deleted: `records()` has it all, and `rewind()` leads back."""
+        wanted = _frozen(messages)
+        if token_count is not None and (isinstance(token_count, bool) or not isinstance(token_count, int)):
+            raise TypeError(f"token_count is {token_count!r}; it must be a whole number")
+        extra: dict[str, Any] = {} if token_count is None else {"token_count": token_count}
+        if summary is not None:
+            extra["summary"] = _text(summary, "$.summary")
+        call = {"op": "checkpoint", "messages": wanted, "upto": upto, **extra}
+        return self._change(call, lambda known: views.composed(known, wanted), extra, upto=upto, id=id, always=True)
+
+    def set_history(self, messages: Iterable[Any], *, id: str | None = None) -> Record | None:
+        """Makes the history these messages, writing only what differs: nothing, the new ones at the end, or a
+        history record that names what stays. For callers that keep the whole list themselves."""
+        wanted = _frozen(messages)
+        with self._mutex, self._steady():
+            if id is None:
+                while True:
+                    known, _ = self._sight(None)
+                    new = views.extension(known, wanted)
+                    if new is None:
+                        break
+                    if not new:
+                        return None
+                    drafts = message_list(new, default_model=self._head.model)
+                    # what others add meanwhile stays before these; what they change is a conflict
+                    try:
+                        return self._write(drafts, expect=self._seq if self._begin is None else None)[-1]
+                    except Conflict as conflict:
+                        if conflict.first is not None:
+                            raise
+            call = {"op": "set", "messages": wanted}
+            return self._change(call, lambda known: views.composed(known, wanted), {}, id=id)
+
+    def truncate(self, keep: int, *, pairs: bool = True, id: str | None = None) -> Record | None:
+        """From now on the model sees the last `keep` messages: none for 0 or less. With `pairs` a tool call is
+        never separated from its results; rather fewer are kept."""
+        if isinstance(keep, bool) or not isinstance(keep, int):
+            raise TypeError(f"truncate({keep!r}): how many to keep is a whole number")
+
+        def parts(known: Sequence[Entry]) -> list[Any] | None:
+            start = views.kept(known, keep, pairs=pairs)
+            return None if start == 0 else views.parts_of(known[start:])
+
+        return self._change({"op": "truncate", "keep": keep, "pairs": pairs}, parts, {}, id=id)
+
+    def pop(self, n: int = 1, *, pairs: bool = False, id: str | None = None) -> list[Any]:
+        """Takes the newest `n` messages out of the history and returns them, the newest last."""
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise TypeError(f"pop({n!r}): how many is a whole number")
+        if n < 0:
+            raise ValueError(f"pop({n}): it must be 0 or more")
+        popped: list[Any] = []
+
+        def parts(known: Sequence[Entry]) -> list[Any] | None:
+            stop = views.left(known, n, pairs=pairs)
+            popped[:] = [entry.payload for entry in known[stop:]]
+            return views.parts_of(known[:stop]) if popped else None
+
+        before = self._change({"op": "pop", "n": n, "pairs": pairs}, parts, {}, id=id)
+        if before is not None and not popped:  # a repeat: what it took out then
+            popped += self._popped(before)
+        return popped
+
+    def clear(self, *, id: str | None = None) -> Record | None:
+        """From now on the model sees nothing of what was said, and there is no summary."""
+
+        def parts(known: Sequence[Entry]) -> list[Any] | None:
+            return [] if known or self._head.summary else None
+
+        return self._change({"op": "clear"}, parts, {"summary": ""}, id=id)
+
+    def rewind(self, seq: int, *, id: str | None = None) -> Record | None:
+        """The history and the summary as they were just after the record `seq`, on whatever branch it lies."""
+        if isinstance(seq, bool) or not isinstance(seq, int):
+            raise TypeError(f"rewind({seq!r}): a record is named by its seq")
+        with self._mutex:
+            if not 0 <= seq <= self._look().seq:
+                raise ValueError(f"session {self._head.id!r} has no record {seq}; its last is {self._head.seq}")
+            then = self._as_of(seq)
+            target = views.entries(then.base, seq, self._read)
+            extra: dict[str, Any] = {"summary": then.summary}
+            if then.token_count is not None:
+                extra["token_count"] = then.token_count
+            parts = views.parts_of(target)
+            return self._change(
+                {"op": "rewind", "to": seq}, lambda known: parts, extra, id=id, always=True,
+                target={entry.place for entry in target},
+            )
+
+    def set_summary(self, text: str, *, id: str | None = None) -> Record:
+        """Sets the summary; it is no message."""
+        return self._set({"summary": _text(text, "$.summary")}, id=id)
+
+    def _as_of(self, seq: int) -> Head:
+        """What decides the history just after a record: base, summary, token count."""
+        then = Head(id=self.id, seq=seq, created_at=self._head.created_at, updated_at=self._head.updated_at)
+        based = told = False
+        for record in self._backwards([(0, seq)], ("history", "meta", "session")):
+            one = Head(id=self.id, seq=0, created_at=then.created_at, updated_at=then.updated_at, summary="\0")
+            heads.advance(one, record) if record.kind != "session" else heads.begin(record)
+            if record.kind == "history" and not based:
+                then.base, then.token_count, based = one.base, one.token_count, True
+            if one.summary != "\0" and not told:
+                then.summary, told = one.summary, True
+            if based and told:
+                break
+        return then
+
+    def _sight(self, upto: int | None) -> tuple[list[Entry], list[Entry]]:
+        """The entries that a change applies to, and those that stay after it."""
+        head = self._look()
+        if upto is not None:
+            if isinstance(upto, bool) or not isinstance(upto, int) or not -1 <= upto <= head.seq:
+                raise ValueError(f"session {head.id!r} has no record {upto!r}; its last is {head.seq}")
+            if upto < head.base.after:
+                raise Conflict(
+                    f"the history of session {head.id!r} was changed by record {head.base.after}, after record {upto}; "
+                    "read it again and decide anew",
+                    seq=head.base.after,
+                )
+        elif head.base.after != self._after:
+            raise Conflict(
+                f"the history of session {head.id!r} was changed by record {head.base.after} since this handle read it; "
+                "call history() and decide anew",
+                seq=head.base.after,
+            )
+        if self._begin is not None:
+            return [], []
+        found = views.entries(head.base, head.seq, self._read)
+        if upto is None:
+            mine = [entry for entry in found if views.covers(self._known, entry.place)]
+        else:
+            mine = [entry for entry in found if entry.place[0] <= upto]
+        if len(mine) == len(found):
+            return found, []
+        places = {entry.place for entry in mine}
+        return mine, [entry for entry in found if entry.place not in places]
+
+    def _change(
+        self,
+        call: dict[str, Any],
+        parts: Any,
+        extra: dict[str, Any],
+        *,
+        upto: int | None = None,
+        id: str | None = None,
+        always: bool = False,
+        target: set[tuple[int, int]] | None = None,
+    ) -> Record | None:
+        """Writes one history record: what `parts` makes of what this handle knows, then what it does not."""
+        with self._mutex, self._steady():
+            self._check()
+            first = self._repeated(call, id)
+            if first is not None:
+                return first
+            known, rest = self._sight(upto)
+            for attempt in range(3):
+                chosen = parts(known)
+                if chosen is None or (not always and chosen == views.parts_of(known) and not extra):
+                    return None
+                if target is not None:
+                    rest = [entry for entry in rest if entry.place not in target]
+                data = {"op": call["op"], "parts": [*chosen, *views.parts_of(rest)], **extra}
+                if id is not None:
+                    data["call"] = views.digest(call)
+                self._exist()
+                draft = Draft(kind="history", data=msgspec.Raw(freeze(data)[0]), id=id)
+                try:
+                    record = self._write([draft], expect=self._seq)[0]
+                except Conflict as conflict:
+                    if conflict.first is not None:
+                        return self._judge(conflict.first, call)
+                    if attempt == 2:
+                        raise
+                    known, rest = self._sight(upto)
+                    continue
+                self._known = list(views.named(data["parts"][: len(chosen)], record.seq))
+                self._after = record.seq
+                return record
+            raise AssertionError("a loop that always ends within")
+
+    @contextmanager
+    def _steady(self) -> Iterator[None]:
+        """The lease, for as long as the history is worked on, and no other writer where that can be had."""
+        if self._begin is not None:
+            yield
+            return
+        self._check()
+        lent = None
+        if self._lease is None:
+            lent = self._lease = self._engine.lease(self._head.id)
+        try:
+            if "alone" in self._engine.capabilities:
+                with self._engine.alone(self._head.id):
+                    yield
+            else:
+                yield
+        finally:
+            if lent is not None:
+                self._lease = None
+                self._engine.release(self._head.id, lent)
+
+    def _repeated(self, call: dict[str, Any], id: str | None) -> Record | None:
+        if id is None or self._begin is not None:
+            return None
+        first = self._engine.find(self._head.id, id)
+        if first is None:
+            return None
+        found = self._judge(first, call)
+        self._engine.flush(self._head.id)
+        return found
+
+    def _judge(self, first: Record, call: dict[str, Any]) -> Record:
+        """The record that an earlier call under the same id wrote, if it was the same call."""
+        if first.kind == "history" and isinstance(first.data, dict) and first.data.get("call") == views.digest(call):
+            return first
+        raise Conflict(
+            f"record {first.seq} of session {self._head.id!r} has the id {first.id!r} already, and is another call; use a "
+            "new id for a new call",
+            first=first,
+        )
+
+    def _popped(self, record: Record) -> list[Any]:
+        """What a pop took out, from the histories just before and just after it."""
+        before = self._as_of(record.seq - 1)
+        was = views.entries(before.base, record.seq - 1, self._read)
+        parts = views.advance(views.Base(), record).parts
+        return [entry.payload for entry in was if not views.covers(parts, entry.place)]
+
+    # -- the head
+
+    def rename(self, title: str, *, id: str | None = None) -> Record:
+        """Gives it a title, which stays whatever is said later."""
+        return self._set({"title": _text(title, "$.title")}, id=id)
+
+    def pin(self, on: bool = True, *, id: str | None = None) -> Record:
+        """A pinned session is never cleaned up."""
+        return self._set({"pinned": bool(on)}, id=id)
+
+    def label(self, *add: str, remove: Sequence[str] | str = (), id: str | None = None) -> Record | None:
+        """Adds and removes labels; None where that changes nothing."""
+        gone = {remove} if isinstance(remove, str) else set(remove)
+        wanted = {_text(label, "$.labels") for label in add}
+        with self._mutex:
+            while True:
+                head = self._look()
+                labels = sorted((set(head.labels) | wanted) - gone)
+                if labels == head.labels and id is None:
+                    return None
+                try:
+                    expect = None if self._begin is not None else head.seq
+                    return self._set({"labels": labels}, id=id, expect=expect)
+                except Conflict as conflict:
+                    if conflict.first is not None:
+                        raise
+
+    def update(
+        self,
+        *,
+        title: Any = msgspec.UNSET,
+        agent: Any = msgspec.UNSET,
+        model: Any = msgspec.UNSET,
+        vendor: Any = msgspec.UNSET,
+        endpoint: Any = msgspec.UNSET,
+        workspace: Any = msgspec.UNSET,
+        status: Any = msgspec.UNSET,
+        labels: Any = msgspec.UNSET,
+        pinned: Any = msgspec.UNSET,
+        meta: Mapping[str, Any] | None = None,
+        unset: Sequence[str] | str = (),
+        id: str | None = None,
+    ) -> Record | None:
+        """Replaces whole values, keys of `meta` one by one; what is not named stays. `unset` takes names of
+        fields and of keys (`meta.key`). None where nothing is asked for."""
+        given = {
+            "title": title, "agent": agent, "model": model, "vendor": vendor, "endpoint": endpoint,
+            "workspace": workspace, "status": status, "labels": labels, "pinned": pinned,
+        }
+        fields = head_fields(
+            {name: value for name, value in given.items() if value is not msgspec.UNSET}, self._store
+        )
+        if meta is not None:
+            fields["meta"] = dict(meta)
+        gone = [unset] if isinstance(unset, str) else list(unset)
+        for name in gone:
+            if not isinstance(name, str) or not (name.startswith("meta.") or name in (*given, "meta", "summary")):
+                raise ValueError(f"update(unset=[{name!r}]): there is no such field; a key of meta is 'meta.{name}'")
+        if not fields and not gone:
+            return None
+        return self._set(fields, unset=gone, id=id)
+
+    def add_usage(self, usage: Mapping[str, Any], *, model: str | None = None, id: str | None = None) -> Record:
+        """Records usage that belongs to no message."""
+        raw, _ = checked_usage(usage)
+        return self._write([Draft(kind="usage", data=msgspec.Raw(raw), id=record_id(id), model=model)])[0]
+
+    def _set(
+        self, fields: dict[str, Any], *, unset: Sequence[str] = (), id: str | None = None, expect: int | None = None
+    ) -> Record:
+        data: dict[str, Any] = {"set": fields} if fields or not unset else {}
+        if unset:
+            data["unset"] = list(unset)
+        draft = Draft(kind="meta", data=msgspec.Raw(freeze(data)[0]), id=record_id(id))
+        return self._write([draft], expect=expect)[0]
+
+    # -- the end
+
+    def close(self) -> None:
+        """Makes everything durable and gives the lease back; twice is once. A session that this handle
+        created and in which no person said anything is removed."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._begin is None and not self._store.closed:
+                    if self._unsynced:
+                        with suppress(SessionNotFound):
+                            self._engine.flush(self._head.id)
+                    if self._born:
+                        with suppress(SessionNotFound):
+                            head = self._engine.head(self._head.id)
+                            if not head.has_user_input:
+                                self._store._remove(head, unless_input=True)
+            finally:
+                self._release()
+
+    def _release(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None or self._wrote:
+            self._engine.release(self._head.id, lease)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) or self._store.closed:
+            return
+        warnings.warn(f"{self!r} was never closed; use it in a with block", ResourceWarning, stacklevel=2, source=self)
+        with suppress(Exception):
+            self.close()
+
+
+# -- drafts -----------------------------------------------------------------------------------------
+
+
+def message(
+    payload: Any,
+    *,
+    id: str | None = None,
+    kind: str = "message",
+    shape: str | None = None,
+    model: str | None = None,
+    usage: Mapping[str, Any] | None = None,
+    time: datetime | None = None,
+    turn: str | None = None,
+    blobs: Sequence[str] = (),
+    default_model: str = "",
+) -> Draft:
+    """The draft of one record that an application writes."""
+    if kind != "message" and (not isinstance(kind, str) or "." not in kind or kind.startswith("!")):
+        raise InvalidPayload("kind", f"{kind!r}; it is 'message', or a kind of your own with a dot in it")
+    raw, own = freeze(payload)
+    for name, value in (("shape", shape), ("model", model), ("turn", turn)):
+        if value is not None:
+            _text(value, name)
+    if model is None and kind == "message":
+        model = _model_of(own, shape, default_model)
+    return Draft(
+        kind=kind,
+        data=msgspec.Raw(raw),
+        id=None if id is None else record_id(id),
+        turn=turn,
+        model=model,
+        usage=None if usage is None else checked_usage(usage)[1],
+        shape=shape,
+        time=None if time is None else utc(time),
+        blobs=tuple(blobs),
+    )
+
+
+def message_list(
+    payloads: Iterable[Any],
+    *,
+    ids: Sequence[str | None] | None = None,
+    usages: Sequence[Mapping[str, Any] | None] | None = None,
+    shape: str | None = None,
+    model: str | None = None,
+    default_model: str = "",
+) -> list[Draft]:
+    """The drafts of several messages."""
+    given = list(payloads)
+    for name, values in (("ids", ids), ("usages", usages)):
+        if values is not None and len(values) != len(given):
+            raise ValueError(f"{len(given)} payloads and {len(values)} {name}; there must be one for each")
+    return [
+        message(
+            payload,
+            id=None if ids is None else ids[i],
+            usage=None if usages is None else usages[i],
+            shape=shape,
+            model=model,
+            default_model=default_model,
+        )
+        for i, payload in enumerate(given)
+    ]
+
+
+def _model_of(payload: Any, shape: str | None, default: str) -> str | None:
+    """The model behind an assistant message: as the message says, else the session's."""
+    if not isinstance(payload, dict):
+        return None
+    role = payload.get("role")
+    if role in ("user", "tool", "system", "developer"):
+        return None
+    if role not in ("assistant", "model") and messages.read(payload, shape).role != "assistant":
+        return None
+    return messages.model(payload) or default or None
+
+
+def record_id(id: Any) -> str | None:
+    """An idempotency key as it can be stored."""
+    if id is None:
+        return None
+    if not isinstance(id, str) or not id:
+        raise InvalidPayload("id", f"{id!r}; it is text of at least one character")
+    return _text(id, "id")
+
+
+def checked_usage(usage: Any) -> tuple[bytes, Any]:
+    """A usage object as JSON and a copy of its own, if anything in it can be counted."""
+    raw, own = freeze(usage)
+    if not isinstance(own, dict):
+        raise InvalidPayload("usage", f"it is {type(usage).__name__}, not an object")
+    try:
+        understand(own)
+    except ValueError as error:
+        raise InvalidPayload("usage", str(error)) from None
+    return raw, own
+
+
+def head_fields(given: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """The fields of a head as they are written: checked, the workspace normalised."""
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "workspace" and value is not None:
+            fields[name] = store.workspace(value)
+        elif name == "labels":
+            labels = [value] if isinstance(value, str) else list(value or ())
+            fields[name] = sorted({_text(label, "$.labels") for label in labels})
+        elif name == "meta":
+            if not isinstance(value, Mapping):
+                raise InvalidPayload("$.meta", f"{type(value).__name__}; it is an object")
+            fields[name] = dict(value)
+        elif name == "pinned":
+            fields[name] = bool(value)
+        else:
+            fields[name] = None if value is None else _text(value, f"$.{name}")
+    return fields
+
+
+def _text(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidPayload(path, f"{type(value).__name__}; it is text")
+    return str(freeze(value)[1])
+
+
+def _frozen(payloads: Iterable[Any]) -> list[Any]:
+    return [freeze(payload)[1] for payload in payloads]
+
+
+def _between(
+    found: Iterator[Record], since: datetime | None, until: datetime | None, limit: int | None
+) -> Iterator[Record]:
+    for record in found:
+        if (since is None or record.when >= since) and (until is None or record.when < until):
+            yield record
+            if limit is not None:
+                limit -= 1
+                if limit == 0:
+                    return

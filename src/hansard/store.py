@@ -1,0 +1,666 @@
+"""The store: where sessions are begun, found, listed and deleted.
+
+What a reference, a prefix or a name means is settled here. Engines only know exact ids.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time as clocks
+import warnings
+import weakref
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+from hansard.engines import Engine, Finding, Holder, Lease
+from hansard.errors import (
+    AlreadyExists,
+    AmbiguousSession,
+    Closed,
+    HansardError,
+    InvalidId,
+    NoSessions,
+    SessionBusy,
+    SessionNotFound,
+    Unsupported,
+)
+from hansard.ids import PREFIX, check_id
+from hansard.ids import new_id as random_id
+from hansard.records import FORMAT, Draft, Record, decode, encode, freeze, stored, utc
+from hansard.session import Session, View, head_fields, message, message_list
+from hansard.views import head as heads
+from hansard.views.head import Head, Query, rank
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Ref = str | Head
+"""What names a session exactly: its id, or a head of it."""
+
+STORE = "HANSARD_STORE"
+"""The environment variable that says which store is meant when nothing else does."""
+
+
+class Page(list[Head]):
+    """Heads in order. `next` is where the next page begins (`after=`), or None at the end."""
+
+    next: str | None = None
+
+
+class Report(msgspec.Struct):
+    """What `doctor` found; falsy when all is well."""
+
+    findings: list[Finding]
+
+    def __bool__(self) -> bool:
+        return bool(self.findings)
+
+
+class Store:
+    """An open store. Threads may share it. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock: Callable[[], datetime] | None = None,
+        new_id: Callable[[], str] | None = None,
+        let_go: Callable[[], None] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._new_id = new_id or random_id
+        self._let_go = let_go or engine.close
+        self._closed = False
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.url}{' (closed)' if self.closed else ''}>"
+
+    @property
+    def url(self) -> str:
+        """Where it is, as `hansard.open` takes it."""
+        return self._engine.url
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or inherited by a forked process."""
+        return self._closed or self._engine.closed
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"the store {self.url} is closed; open it again with hansard.open()")
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) if self._clock is None else utc(self._clock())
+
+    # -- sessions
+
+    def create(
+        self,
+        id: str | None = None,
+        *,
+        agent: str | None = None,
+        model: str | None = None,
+        title: str | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        vendor: str | None = None,
+        endpoint: str | None = None,
+        labels: Sequence[str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        eager: bool = False,
+        activate: bool = True,
+    ) -> Session:
+        """A new session, open and leased. Nothing is written before its first record, unless `eager`."""
+        self._check()
+        fields = _given(
+            agent=agent, model=model, title=title, workspace=workspace, vendor=vendor, endpoint=endpoint,
+            labels=labels, meta=meta,
+        )
+        for attempt in range(8):
+            name = check_id(self._new_id() if id is None else id)
+            try:
+                self._absent(name)
+                lease = self._engine.lease(name)
+                try:
+                    self._absent(name)
+                except BaseException:
+                    self._engine.release(name, lease)
+                    raise
+                break
+            except (AlreadyExists, SessionBusy):
+                if id is not None or attempt == 7:
+                    raise
+        return self._new(name, fields, lease=lease, eager=eager, activate=activate)
+
+    def open(
+        self,
+        ref: Ref,
+        *,
+        create: bool = False,
+        exclusive: bool = True,
+        timeout: float | None = 0,
+        force: bool = False,
+        activate: bool | None = None,
+        **head: Any,
+    ) -> Session:
+        """An open session. With `exclusive` it is leased: waits up to `timeout` seconds (None: for ever) for whoever
+        has it, else `SessionBusy`. Without, it is shared with others. With `create` it is begun if there is none."""
+        self._check()
+        name, uid = self._exact(ref)
+        active = exclusive if activate is None else activate
+        unknown = set(head) - set(_FIELDS)
+        if unknown:
+            raise TypeError(f"open() knows no field {sorted(unknown)[0]!r}; there are {', '.join(_FIELDS)}")
+        if not create:
+            self._head(name, uid)  # before a lock file is made for it
+        lease = self._lease(name, timeout=timeout, force=force) if exclusive else None
+        try:
+            try:
+                found = self._head(name, uid)
+            except SessionNotFound:
+                if not create:
+                    raise
+                fields = _given(**head)
+                return self._new(name, fields, lease=lease, eager=False, activate=active, get_or_create=True)
+            session = Session(self, found, lease=lease, born=False)
+        except BaseException:
+            if lease is not None:
+                self._engine.release(name, lease)
+            raise
+        self._sessions.add(session)
+        if active:
+            self._activate(name)
+        return session
+
+    def resume(
+        self,
+        text: str | None = None,
+        *,
+        workspace: str | os.PathLike[str] | None = None,
+        agent: str | None = None,
+        create: bool = False,
+        timeout: float | None = 0,
+    ) -> Session:
+        """The session that a text means (an id, the beginning of one, a name), or else the active one, or the
+        newest that matches. With nothing to resume: `NoSessions`, or with `create` a new one."""
+        self._check()
+        if text is not None and not isinstance(text, str):
+            raise InvalidId(text, f"it is {type(text).__name__}, not text")
+        if text is not None and text.strip():
+            return self.open(self.resolve(text), timeout=timeout)
+        found = self._latest(workspace=workspace, agent=agent)
+        if found is not None:
+            return self.open(found, timeout=timeout)
+        if create:
+            return self.create(workspace=workspace, agent=agent)
+        where = "".join(f" for {name} {value!r}" for name, value in (("agent", agent), ("workspace", workspace)) if value)
+        raise NoSessions(f"there is no session to resume{where}; begin one with create(), or resume(create=True)")
+
+    def read(self, ref: Ref) -> View:
+        """A session as it is now, to be read without a lease."""
+        self._check()
+        return View(self._engine, self._head(*self._exact(ref)))
+
+    def append(self, ref: Ref, payload: Any, *, create: bool = False, expect: int | None = None, durable: bool = True,
+               **record: Any) -> Record:
+        """Adds one message without opening the session, beside whoever has it open."""
+        return self._append(ref, [message(payload, default_model=self._model(ref, record), **record)],
+                            create=create, expect=expect, durable=durable)[0]
+
+    def extend(self, ref: Ref, payloads: Iterable[Any], *, create: bool = False, expect: int | None = None,
+               durable: bool = True, **records: Any) -> list[Record]:
+        """Adds several messages, all or none, without opening the session."""
+        drafts = message_list(payloads, default_model=self._model(ref, records), **records)
+        return self._append(ref, drafts, create=create, expect=expect, durable=durable)
+
+    def _model(self, ref: Ref, given: Mapping[str, Any]) -> str:
+        """The session's model, which an assistant message is marked with when it says nothing itself."""
+        if given.get("model") is not None:
+            return ""
+        with suppress(SessionNotFound):
+            return self._head(*self._exact(ref)).model
+        return ""
+
+    def _append(
+        self, ref: Ref, drafts: list[Draft], *, create: bool, expect: int | None, durable: bool
+    ) -> list[Record]:
+        self._check()
+        name, uid = self._exact(ref)
+        if not drafts:
+            return []
+        now = self._now()
+        for draft in drafts:
+            draft.at = now
+        missing = not create or expect is not None and expect >= 0
+        while True:
+            try:
+                return self._engine.append(name, drafts, expect=expect, durable=durable, uid=uid)
+            except SessionNotFound:
+                if missing:
+                    raise
+            try:
+                return self._engine.create(name, [self._begin(name, {}), *drafts])[1:]
+            except AlreadyExists:
+                uid = None  # somebody was quicker
+
+    def head(self, ref: Ref) -> Head:
+        """How a session stands."""
+        self._check()
+        return self._head(*self._exact(ref))
+
+    def resolve(self, text: str) -> str:
+        """The id that a text means: an exact id, else the beginning of just one (with or without `sess_`), or with a
+        leading `@` a name. A blank text means what `resume()` takes."""
+        self._check()
+        if not isinstance(text, str):
+            raise InvalidId(text, f"it is {type(text).__name__}, not text")
+        if not text.strip():
+            found = self._latest()
+            if found is None:
+                raise NoSessions("there is no session yet; begin one with create()")
+            return found.id
+        if text.startswith("@"):
+            return self._named(text)
+        for candidate in (text, PREFIX + text):
+            with suppress(InvalidId, SessionNotFound):
+                return self._engine.head(check_id(candidate)).id
+        found: dict[str, str] = {}
+        total = 0
+        for prefix in (text, PREFIX + text):
+            query = Query(prefix=prefix, anywhere=True, empty=True, limit=10, now=self._now())
+            some = self._engine.heads(query)
+            total += len(some) if len(some) < 10 else self._engine.count(query)
+            found.update((head.id, head.title) for head in some)
+        if not found:
+            raise SessionNotFound(text)
+        if total > 1:
+            raise AmbiguousSession(text, total, list(found.items())[:10])
+        return next(iter(found))
+
+    def latest(
+        self, *, workspace: str | os.PathLike[str] | None = None, agent: str | None = None
+    ) -> Head | None:
+        """The session with the newest activity that matches, or None."""
+        return next(iter(self.list(workspace=workspace, agent=agent, limit=1)), None)
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        model: str | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        status: str | None = None,
+        labels: str | Sequence[str] = (),
+        meta: Mapping[str, Any] | None = None,
+        parent: Ref | None = None,
+        pinned: bool | None = None,
+        archived: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        empty: bool = False,
+        order: str = "activity",
+        limit: int | None = 50,
+        after: str | None = None,
+    ) -> Page:
+        """A page of heads, newest activity first; sessions in which nobody has said anything only with `empty`.
+        `page.next` is the `after` of the next page."""
+        self._check()
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
+        if order not in heads.ORDERS:
+            raise ValueError(f"order is {order!r}; there are {', '.join(heads.ORDERS)}")
+        query = Query(
+            agent=agent,
+            model=model,
+            workspace=None if workspace is None else self.workspace(workspace),
+            status=status,
+            labels=(labels,) if isinstance(labels, str) else tuple(labels),
+            meta={} if meta is None else freeze(dict(meta))[1],
+            parent=None if parent is None else self._exact(parent)[0],
+            pinned=pinned,
+            archived=archived,
+            since=None if since is None else utc(since),
+            until=None if until is None else utc(until),
+            empty=empty,
+            order=order,
+            limit=None if limit is None else limit + 1,
+            place=None if after is None else _place(after, order),
+            now=self._now(),
+        )
+        page = Page(self._engine.heads(query) if limit != 0 else ())
+        if limit is not None and len(page) > limit:
+            del page[limit:]
+            page.next = _cursor(order, rank(page[-1], query), page[-1].id)
+        return page
+
+    def delete(self, ref: Ref) -> bool:
+        """Takes a session away for good; False where there is none."""
+        self._check()
+        name, uid = self._exact(ref)
+        return self._remove_named(name, uid, unless_input=False)
+
+    def _remove(self, head: Head, *, unless_input: bool) -> bool:
+        return self._remove_named(head.id, head.uid, unless_input=unless_input)
+
+    def _remove_named(self, name: str, uid: str | None, *, unless_input: bool) -> bool:
+        gone = self._engine.delete(name, uid=uid, unless_input=unless_input)
+        if gone:
+            with suppress(HansardError):  # a name that is left points at nothing and means nothing
+                if self._engine.names("active")[0].get("active") == name:
+                    self._set_active(None)
+        return gone
+
+    # -- the active session
+
+    def active(self) -> str | None:
+        """The id of the session that was last created, opened or resumed, if it is there still."""
+        self._check()
+        name = self._engine.names("active")[0].get("active")
+        if not isinstance(name, str):
+            return None
+        try:
+            return self._engine.head(name).id
+        except SessionNotFound:
+            return None
+
+    def activate(self, ref: Ref | None) -> None:
+        """Makes a session the active one, or with None none."""
+        self._check()
+        self._set_active(None if ref is None else self._head(*self._exact(ref)).id)
+
+    def _activate(self, name: str) -> None:
+        """As a side effect of opening: the session is open whether this works or not."""
+        try:
+            self._set_active(name)
+        except HansardError as error:
+            warnings.warn(f"session {name!r} could not be made the active one: {error}", stacklevel=4)
+
+    def _set_active(self, name: str | None) -> None:
+        wanted = {} if name is None else {"active": name}
+        while True:
+            try:
+                names, version = self._engine.names("active")
+            except HansardError:
+                names, version = None, ""
+            if names == wanted or self._engine.set_names("active", wanted, expect=version):
+                return
+
+    def _named(self, text: str) -> str:
+        name = text[1:]
+        if name == "active":
+            found = self.active()
+        else:
+            found = self._engine.names(name.split("/")[0])[0].get(name)
+            with suppress(SessionNotFound, InvalidId):
+                found = None if found is None else self._engine.head(check_id(found)).id
+        if found is None:
+            raise SessionNotFound(text, f"no session is named {text!r}")
+        return found
+
+    # -- the rest
+
+    def locks(self) -> list[Holder]:
+        """Who has which session open."""
+        self._check()
+        return self._engine.leases()
+
+    def doctor(self) -> Report:
+        """Goes through everything and reports each problem with its place and what to do about it."""
+        self._check()
+        return Report(list(self._engine.doctor()))
+
+    def workspace(self, path: str | os.PathLike[str]) -> str:
+        """A folder as sessions know it: see `hansard.workspace`."""
+        return workspace(path)
+
+    def close(self) -> None:
+        """Closes its sessions and lets go of everything; twice is once."""
+        if self._closed:
+            return
+        try:
+            for session in list(self._sessions):
+                session.close()
+        finally:
+            self._closed = True
+            self._let_go()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside
+
+    def _exact(self, ref: Ref) -> tuple[str, str | None]:
+        """The id that a ref names, and which session of that id where it is a head."""
+        if isinstance(ref, Head):
+            return ref.id, ref.uid
+        return check_id(ref), None
+
+    def _head(self, name: str, uid: str | None = None) -> Head:
+        head = self._engine.head(name)
+        if uid is not None and head.uid != uid:
+            raise SessionNotFound(name, f"session {name!r} was deleted; another one has its id now")
+        return head
+
+    def _absent(self, name: str) -> None:
+        with suppress(SessionNotFound):
+            self._engine.head(name)
+            raise AlreadyExists(name)
+
+    def _latest(
+        self, *, workspace: str | os.PathLike[str] | None = None, agent: str | None = None
+    ) -> Head | None:
+        """The active session if it matches, else the newest that does."""
+        name = self.active()
+        if name is not None:
+            with suppress(SessionNotFound):
+                head = self._engine.head(name)
+                if (agent is None or head.agent == agent) and (
+                    workspace is None or head.workspace == self.workspace(workspace)
+                ):
+                    return head
+        return self.latest(workspace=workspace, agent=agent)
+
+    def _lease(self, name: str, *, timeout: float | None, force: bool) -> Lease:
+        deadline = None if timeout is None else clocks.monotonic() + timeout
+        pause = 0.002
+        while True:
+            try:
+                return self._engine.lease(name, force=force)
+            except SessionBusy:
+                left = pause if deadline is None else deadline - clocks.monotonic()
+                if left <= 0:
+                    raise
+                clocks.sleep(min(pause, left))
+                pause = min(pause * 1.5, 0.05)
+
+    def _begin(self, name: str, fields: Mapping[str, Any]) -> Draft:
+        data = {"id": name, "uid": secrets.token_hex(8), "format": FORMAT, **head_fields(fields, self)}
+        return Draft(kind="session", data=msgspec.Raw(freeze(data)[0]), at=self._now())
+
+    def _new(
+        self,
+        name: str,
+        fields: Mapping[str, Any],
+        *,
+        lease: Lease | None,
+        eager: bool,
+        activate: bool,
+        get_or_create: bool = False,
+    ) -> Session:
+        try:
+            begin = self._begin(name, fields)
+            begin.seq = 0
+            head = heads.begin(stored(begin))
+            head.seq = -1
+            begin.seq = None
+            session = Session(
+                self, head, lease=lease, born=True, begin=begin, get_or_create=get_or_create, activate=activate
+            )
+            if eager:
+                session._exist()
+        except BaseException:
+            if lease is not None:
+                self._engine.release(name, lease)
+            raise
+        self._sessions.add(session)
+        return session
+
+
+_FIELDS = ("agent", "model", "title", "workspace", "vendor", "endpoint", "labels", "meta")
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _cursor(order: str, place: int, id: str) -> str:
+    return urlsafe_b64encode(encode([order, place, id])).decode().rstrip("=")
+
+
+def _place(cursor: str, order: str) -> tuple[int, str]:
+    try:
+        asked, place, id = decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if asked != order or type(place) is not int or type(id) is not str:
+            raise ValueError
+    except (ValueError, TypeError):
+        raise ValueError(f"after={cursor!r} is no cursor of this list; take it from page.next") from None
+    return place, id
+
+
+# -- opening ----------------------------------------------------------------------------------------
+
+
+def workspace(path: str | os.PathLike[str] | None = None) -> str:
+    """A folder as sessions know it: absolute, symbolic links resolved, no trailing slash; the current one
+    by default. A blank path stays `""`.
+
+    >>> workspace(""), workspace("/tmp/../tmp/") == workspace("/tmp")
+    ('', True)
+    """
+    given = os.fspath(os.getcwd() if path is None else path).strip()
+    return os.path.realpath(given) if given else ""
+
+
+def default_path() -> str:
+    """The folder of the store that is meant when nothing else is said: in the user's data folder."""
+    import platformdirs
+
+    return platformdirs.user_data_dir("hansard", appauthor=False)
+
+
+def open(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    readonly: bool = False,
+    create: bool = True,
+    clock: Callable[[], datetime] | None = None,
+    new_id: Callable[[], str] | None = None,
+) -> Store:
+    """Opens a store: the one named, else `$HANSARD_STORE`, else that in the user's data folder.
+
+    A plain path or `file:…` is a folder, `memory:` is new each time, `memory:name` shared in the process. With
+    `create=False` it must be there. `clock` and `new_id` are for tests.
+
+    >>> with open("memory:") as store, store.create() as session:
+    ...     session.append({"role": "user", "content": "Hello"}).seq
+    1
+    """
+    given = os.fspath(url) if url is not None else os.environ.get(STORE, "").strip() or default_path()
+    if not isinstance(given, str):
+        raise TypeError(f"a store is named by a path or a URL, not by {type(given).__name__}")
+    scheme, colon, rest = given.partition(":")
+    if not colon or not scheme.isascii() or not scheme.replace("+", "").isalnum() or len(scheme) < 2 or "/" in scheme:
+        scheme, rest = "file", given
+        options: dict[str, list[str]] = {}
+    else:
+        rest, _, query = rest.partition("?")
+        rest = unquote(rest)
+        options = parse_qs(query, keep_blank_values=True)
+    if scheme == "file":
+        path = rest[2:] if rest.startswith("///") else rest
+        if not path.strip():
+            raise ValueError("the path of the store is empty")
+        network = options.pop("network", ["no"])[-1] in ("yes", "1", "true")
+        if options:
+            raise ValueError(f"{given!r}: there is no option {next(iter(options))!r}; there is 'network'")
+        return _shared(
+            ("file", os.path.realpath(os.path.expanduser(path)), readonly),
+            lambda: _files(path, readonly=readonly, create=create, network=network),
+            clock,
+            new_id,
+        )
+    if scheme == "memory":
+        from hansard.engines.memory import Memory
+
+        if not rest:
+            return Store(Memory(readonly=readonly), clock=clock, new_id=new_id)
+        return _shared(("memory", rest, readonly), lambda: Memory(rest, readonly=readonly), clock, new_id)
+    raise Unsupported(f"no engine for {scheme}: is known; there are file: (or a plain path) and memory:")
+
+
+def _files(path: str, *, readonly: bool, create: bool, network: bool) -> Engine:
+    from hansard.engines.files import Files
+
+    return Files(path, readonly=readonly, create=create, network=network)
+
+
+_engines: dict[tuple[Any, ...], list[Any]] = {}
+_engines_mutex = threading.Lock()
+
+
+def _forget_engines() -> None:
+    global _engines_mutex
+    _engines_mutex = threading.Lock()  # another thread may have held it when this process was made
+    _inherited.extend(_engines.values())  # SQLite's connections are not to be closed in a child
+    _engines.clear()
+
+
+_inherited: list[Any] = []
+os.register_at_fork(after_in_child=_forget_engines)
+
+
+def _shared(
+    key: tuple[Any, ...],
+    make: Callable[[], Engine],
+    clock: Callable[[], datetime] | None,
+    new_id: Callable[[], str] | None,
+) -> Store:
+    """All stores of one URL in a process share one engine, which is closed with the last of them."""
+    with _engines_mutex:
+        known = _engines.get(key)
+        if known is None:
+            known = _engines[key] = [make(), 0]
+        known[1] += 1
+
+    def let_go() -> None:
+        with _engines_mutex:
+            known[1] -= 1
+            if known[1] == 0 and _engines.get(key) is known:
+                del _engines[key]
+                known[0].close()
+
+    return Store(known[0], clock=clock, new_id=new_id, let_go=let_go)
+
+
+def iterate(store: Store, **which: Any) -> Iterator[Head]:
+    """All heads that a list has, page by page."""
+    which.setdefault("limit", 200)
+    page = store.list(**which)
+    yield from page
+    while page.next is not None:
+        page = store.list(**{**which, "after": page.next})
+        yield from page

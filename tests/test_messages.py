@@ -439,7 +439,7 @@ def test_tuples_are_lists() -> None:
         ({"role": "user", "parts": [{"text": "hi"}, {"text": "you"}]}, "hi\nyou"),
         ({"role": "user", "content": [{"type": "input_text", "text": "hi"}]}, "hi"),
         (
-            {"role": "user", "content": [*ANTHROPIC_RESULT["content"], {"type": "text", "text": "go on"}]},  # type: ignore[misc]
+            {"role": "user", "content": [*ANTHROPIC_RESULT["content"], {"type": "text", "text": "go on"}]},
             "go on",
         ),
         ({"role": "user", "content": "  \n"}, ""),
@@ -465,7 +465,7 @@ def test_what_a_person_said_leaves_out_tools_and_everyone_else(payload: Any, sai
         {"role": "user", "content": [{"type": "hologram"}]},
         {"role": "user", "content": "", "media": ["media://1"]},
         {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}]},
-        {"role": "user", "content": [*ANTHROPIC_RESULT["content"], {"type": "text", "text": "go on"}]},  # type: ignore[misc]
+        {"role": "user", "content": [*ANTHROPIC_RESULT["content"], {"type": "text", "text": "go on"}]},
         {"type": "human", "content": "hi"},
         {"parts": [{"text": "hi"}]},
         {"clicked": "Save"},
@@ -989,9 +989,10 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                "role content text parts type data tool_calls function_call id call_id tool_use_id name input "
-                "function functionCall functionResponse response output source summary media attachments "
-                "image_url file audio status kind value images inlineData reasoning_content x".split()
+                "role content text parts type data tool_calls function_call id call_id tool_use_id input "
+                "name function functionCall functionResponse response output source summary media "
+                "attachments image_url file audio status kind value images inlineData x "
+                "reasoning_content".split()
             ),
             inner
             | st.sampled_from(

@@ -104,7 +104,12 @@ class Damaged(HansardError, OSError):
 
 
 class NotAStore(HansardError, OSError):
-    """The folder has other things in it and is no store. Nothing in it was touched."""
+    """There is no store. With `missing` there is nothing at all; else there are other things, and nothing of
+    them was touched."""
+
+    def __init__(self, message: str, *, missing: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class NewerFormat(HansardError, RuntimeError):

@@ -108,6 +108,7 @@ _FILES = frozenset(
     "document file input_file input_audio audio audio_url video video_url input_video media "
     "container_upload".split()
 )
+_IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 # Blocks that only one shape has.
 _SIGNS = {
     "input_text": "openai-responses",
@@ -266,9 +267,6 @@ def model(payload: Any) -> str | None:
     return None
 
 
-# --- who speaks ---------------------------------------------------------------------------------------------
-
-
 def _item(payload: dict[str, Any]) -> str:
     """The type of a bare Responses item, or "". Kinds of calls that are not in the table yet look alike."""
     kind = payload.get("type")
@@ -333,9 +331,6 @@ def _shape_of_blocks(payload: dict[str, Any], blocks: Sequence[Any]) -> str:
     return "openai" if payload.keys() <= _OPENAI_MEMBERS else "plain"
 
 
-# --- what is said -------------------------------------------------------------------------------------------
-
-
 def _parts_of_message(role: str, body: dict[str, Any]) -> list[Part]:
     parts: list[Part] = []
     thought = _string(body, ("reasoning_content", "reasoning", "thinking"))
@@ -386,18 +381,15 @@ def _read_attached(body: dict[str, Any], parts: list[Part]) -> None:
     for given in media if isinstance(media, list | tuple) else ():
         if isinstance(given, str) and given:
             seen.add(given)
-            mime = given[5:].partition(",")[0].partition(";")[0] if given.startswith("data:") else ""
+            mime = given[5:200].partition(",")[0].partition(";")[0] if given.startswith("data:") else ""
             is_image = mime.startswith("image/") or given[-5:].lower().endswith(_IMAGE_ENDINGS)
             parts.append(Part("image" if is_image else "file", media=given, mime=mime))
     attachments = body.get("attachments")
     for given in attachments if isinstance(attachments, list | tuple) else ():
-        if isinstance(given, dict) and _string(given, ("ref",)) not in seen - {""}:
+        if isinstance(given, dict) and _string(given, ("ref",)) not in seen:
             part = _attachment("image" if given.get("type") == "image" else "file", given)
-            if part.media not in seen - {""}:
+            if part.media not in seen:
                 parts.append(part)
-
-
-_IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
 def _read_block(block: Any, parts: list[Part], depth: int = 0) -> None:
@@ -553,9 +545,6 @@ def _read_output(value: Any, texts: list[str], media: list[tuple[str, str]], dep
                 texts.append(" ".join(filter(None, titled)) or _json(value))
     else:
         texts.append(_json(value))
-
-
-# --- members ------------------------------------------------------------------------------------------------
 
 
 def _ids(payload: Any, shape: str | None, kind: str) -> tuple[str, ...]:
@@ -729,9 +718,6 @@ _GEMINI_HOSTED = (
 _GEMINI_MEMBERS = frozenset(
     ("text", *_GEMINI_MEDIA, *(name for _, names in (*_GEMINI_PAIRS, *_GEMINI_HOSTED) for name in names))
 )
-
-
-# --- mending ------------------------------------------------------------------------------------------------
 
 
 class _Slot(msgspec.Struct, eq=False):
@@ -909,33 +895,37 @@ def _is_langchain(entry: _Entry) -> bool:
 
 def _pair(entries: list[_Entry]) -> None:
     """Give each result its call: the last one of its id before it; within a message, one after the other.
-    What has no id pairs by name, with calls that have none either if there are such. A result answers calls
-    of its own form only: items, Gemini's parts, or messages."""
-    waiting: dict[tuple[str, str, str], list[_Slot]] = {}
-    for entry in entries:
-        form = (
-            "item"
-            if entry.shape and _item(entry.payload)
-            else entry.member
-            if entry.member == "parts"
-            else ""
-        )
-        for call in entry.calls:
-            for key in ((form, "id", call.id), (form, "name", call.name)):
-                if key[2]:
-                    queue = waiting.setdefault(key, [])
+    A result without an id then takes, by name, a call that is left, if there is one without an id. A result
+    answers calls of its own form only: items, Gemini's parts, or messages."""
+    for by_name in (False, True):
+        waiting: dict[tuple[str, str], list[_Slot]] = {}
+        for entry in entries:
+            form = _form(entry)
+            for call in entry.calls:
+                key = call.name if by_name else call.id
+                if key:
+                    queue = waiting.setdefault((form, key), [])
                     if queue and queue[0].group != call.group:
                         queue.clear()
                     queue.append(call)
-        for result in entry.results:
-            queue = waiting.get((form, "id", result.id) if result.id else (form, "name", result.name), [])
-            unanswered = [call for call in queue if call.other is None]
-            found = min(unanswered, key=lambda call: bool(call.id and not result.id), default=None)
-            if found is not None:
-                found.other, result.other = result, found
+            for result in entry.results:
+                if bool(result.id) == by_name:
+                    continue
+                queue = waiting.get((form, result.name if by_name else result.id), [])
+                unanswered = (call for call in queue if call.other is None)
+                found = min(unanswered, key=lambda call: bool(call.id), default=None)
+                if found is not None:
+                    found.other, result.other = result, found
+
+
+def _form(entry: _Entry) -> str:
+    if entry.shape and _item(entry.payload):
+        return "item"
+    return "parts" if entry.member == "parts" else "message"
 
 
 def _cut_hosted(entries: list[_Entry]) -> None:
+    """Cut what is left of the provider's own tools when one half is missing."""
     begun: set[str] = set()
     ended: set[str] = set()
     for entry in entries:
@@ -957,6 +947,7 @@ def _cut_hosted(entries: list[_Entry]) -> None:
 
 
 def _freshen(entries: list[_Entry]) -> None:
+    """Find an id for each call whose own is taken by an earlier one."""
     every = [call for entry in entries for call in entry.calls]
     taken = {call.id for call in every}
     seen: set[str] = set()
@@ -1168,7 +1159,8 @@ def _rebuilt(entry: _Entry) -> list[Any]:
         if len(blocks) != len(entry.blocks) or any(
             a is not b for a, b in zip(blocks, entry.blocks, strict=True)
         ):
-            edits[entry.member] = blocks or ""  # an empty list is refused where tool calls stand beside it
+            # An empty list is refused where tool calls stand beside it; an empty text is not.
+            edits[entry.member] = blocks or ("" if entry.member == "content" else [])
     fresh_ids = {slot.index: slot.fresh for slot in entry.calls if slot.where == "tool_calls" and slot.fresh}
     fresh_ids |= {index: slot.fresh for index, slot in entry.repeated.items() if slot.fresh}
     if fresh_ids:
@@ -1203,6 +1195,7 @@ def _kept_blocks(entry: _Entry) -> list[Any]:
 
 
 def _without_idle_reasoning(payloads: list[Any]) -> list[Any]:
+    """Without the reasoning that providers refuse because nothing comes of it."""
     kept: list[Any] = []
     follows = ""  # who speaks next
     for payload in reversed(payloads):

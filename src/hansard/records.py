@@ -24,17 +24,11 @@ FORMAT = 1
 DEEPEST = 100
 """Levels of nesting that a payload may have."""
 
-KINDS = frozenset(
-    "session meta message history turn block end usage event output compacted".split(),
-)
-
 _SEAL = 18  # the length of `,"sum":"01234567"}`
 _EXTRA = "*extra"  # never written; what a line has beyond the members below is gathered under it
 
 
-class Record(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"extra": _EXTRA}
-):
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"extra": _EXTRA}):
     """One thing that was said or done, as it stands in the log. `extra` has members of newer versions."""
 
     kind: str
@@ -340,7 +334,6 @@ class Scan:
         self._pieces: list[bytes] = []  # a line that has not ended yet
         self._open: list[Record] = []  # a batch of which more is to come
         self._open_at = offset
-        self._open_bad = False
         self._suspect: list[Damage] = []  # damage, if good records follow; else part of the torn tail
 
     def feed(self, data: bytes) -> list[Record]:
@@ -414,7 +407,7 @@ class Scan:
         batch = None
         for record in records:
             seq += 1
-            if record.seq != seq or record.kind not in KINDS:
+            if record.seq != seq or record.kind[:1] == "!":
                 return False
             if record.batch is not None:
                 if left == 0:
@@ -437,15 +430,12 @@ class Scan:
         except (ValueError, RecursionError):
             record = None
         if claimed is None or record is None:
-            self._doubted(at, line, "illegible", "blank line" if not line.strip() else "no record can be read")
+            self._doubted(
+                at, line, "illegible", "blank line" if not line.strip() else "no record can be read"
+            )
             if claimed is not None:
                 self._seeds = [crc32(text[-_SEAL - 1 :], claimed)]
             return
-        if record.kind[:1] == "!" and record.kind not in KINDS:
-            raise NewerFormat(
-                f"record {record.seq} has the kind {record.kind!r}, which this version of hansard does not "
-                "know and must understand to read on; install a newer version"
-            )
         sums = [crc32(memoryview(text)[: -_SEAL - 1], seed) for seed in self._seeds]
         follows = self._next is None or record.seq > self._next
         verified = claimed in sums and follows
@@ -462,8 +452,10 @@ class Scan:
             self._note("line-end", at, line, f"record {record.seq}: its line does not end in one newline")
         expected = None if self._next is None else self._next + 1
         if expected is not None and record.seq != expected and not _fills(record, expected):
-            missing = f"records {expected} to {record.seq - 1}" if record.seq - 1 > expected else (
-                f"record {expected}"
+            missing = (
+                f"records {expected} to {record.seq - 1}"
+                if record.seq - 1 > expected
+                else (f"record {expected}")
             )
             self._note("gap", at, b"", f"{missing} missing")
         state = crc32(text[-_SEAL - 1 :], claimed)
@@ -478,16 +470,24 @@ class Scan:
             self._give([record], state, found)
         elif not self._open:
             if record.seq != batch[0]:
-                self._note("batch", at, b"", f"record {record.seq} belongs to a write of which a part is missing")
+                self._note(
+                    "batch", at, b"", f"record {record.seq} belongs to a write of which a part is missing"
+                )
                 return
-            self._open, self._open_at, self._open_bad = [record], at, False
+            self._open, self._open_at = [record], at
         else:
             self._open.append(record)
-            if record.seq == batch[0] + batch[1] - 1 and len(self._open) == batch[1] and not self._open_bad:
+            if len(self._open) == batch[1]:
                 records, self._open = self._open, []
                 self._give(records, state, found)
 
     def _give(self, records: list[Record], state: int, found: list[Record]) -> None:
+        for record in records:
+            if record.kind[:1] == "!":
+                raise NewerFormat(
+                    f"record {record.seq} has the kind {record.kind!r}, which this version of hansard does "
+                    "not know and must understand to read on; install a newer version"
+                )
         found += records
         self.damage += self._suspect
         self._suspect = []
@@ -501,7 +501,7 @@ class Scan:
                 offset=self._open_at,
                 length=at - self._open_at,
                 seq=self._last_good(),
-                detail=f"a write of {n} records, {first} to {first + n - 1}, of which {len(self._open)} are left",
+                detail=f"a write of records {first} to {first + n - 1}, of which {len(self._open)} are left",
             )
         )
         self._open = []
@@ -509,8 +509,6 @@ class Scan:
     def _doubted(self, at: int, line: bytes, kind: str, detail: str) -> None:
         self._note(kind, at, line, detail)
         self._doubt = True
-        if self._open:
-            self._open_bad = True
 
     def _note(self, kind: str, at: int, line: bytes, detail: str) -> None:
         self._suspect.append(

@@ -115,7 +115,8 @@ class View:
         reverse: bool = False,
     ) -> Iterator[Record]:
         """Everything that was written, in order: with a seq greater than `after` and less than `before`,
-        from `since` on and earlier than `until`, of these kinds, at most `limit`; the newest first with `reverse`."""
+        from `since` on and earlier than `until`, of these kinds, at most `limit`;
+        the newest first with `reverse`."""
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
         since = None if since is None else utc(since)
@@ -173,9 +174,7 @@ class View:
         return list(lines.values())
 
     def _read(self, spans: Sequence[tuple[int, int]], kinds: tuple[str, ...]) -> Iterable[Record]:
-        return self._engine.read(
-            self.id, spans=spans, kinds=kinds, uid=self._head.uid, damage=self._damage
-        )
+        return self._engine.read(self.id, spans=spans, kinds=kinds, uid=self._head.uid, damage=self._damage)
 
     def _backwards(self, spans: Sequence[tuple[int, int]], kinds: tuple[str, ...]) -> Iterable[Record]:
         return self._engine.read(
@@ -306,7 +305,15 @@ class Session(View):
         """Adds one message, and returns when it is safe. With `id` a repeat is stored once; with `expect`
         the last record must be the one named. With `durable=False` a power cut may take it."""
         draft = message(
-            payload, id=id, kind=kind, shape=shape, model=model, usage=usage, time=time, turn=turn, blobs=blobs,
+            payload,
+            id=id,
+            kind=kind,
+            shape=shape,
+            model=model,
+            usage=usage,
+            time=time,
+            turn=turn,
+            blobs=blobs,
             default_model=self._head.model,
         )
         return self._write([draft], expect=expect, durable=durable)[0]
@@ -351,7 +358,12 @@ class Session(View):
                 records = self._create(drafts, expect)
                 if records is None:
                     records = self._engine.append(
-                        self._head.id, drafts, expect=expect, durable=durable, lease=self._lease, uid=self._head.uid
+                        self._head.id,
+                        drafts,
+                        expect=expect,
+                        durable=durable,
+                        lease=self._lease,
+                        uid=self._head.uid,
                     )
             self._stale = self._wrote = True
             self._unsynced = not durable
@@ -373,8 +385,10 @@ class Session(View):
         if self._begin is None:
             return None
         if expect is not None and expect != -1:
-            raise Conflict(f"session {self._head.id!r} is not written yet, so record {expect} is not its last", seq=-1)
-        begin, self._begin.at = self._begin, self._store._now()
+            raise Conflict(
+                f"session {self._head.id!r} is not written yet, so record {expect} is not its last", seq=-1
+            )
+        begin, self._begin.at = self._begin, drafts[0].at if drafts else self._store._now()
         try:
             records = self._engine.create(self._head.id, [begin, *drafts], lease=self._lease)
         except AlreadyExists:
@@ -432,7 +446,9 @@ class Session(View):
         if summary is not None:
             extra["summary"] = _text(summary, "$.summary")
         call = {"op": "checkpoint", "messages": wanted, "upto": upto, **extra}
-        return self._change(call, lambda known: views.composed(known, wanted), extra, upto=upto, id=id, always=True)
+        return self._change(
+            call, lambda known: views.composed(known, wanted), extra, upto=upto, id=id, always=True
+        )
 
     def set_history(self, messages: Iterable[Any], *, id: str | None = None) -> Record | None:
         """Makes the history these messages, writing only what differs: nothing, the new ones at the end, or a
@@ -455,11 +471,11 @@ class Session(View):
                         if conflict.first is not None:
                             raise
             call = {"op": "set", "messages": wanted}
-            return self._change(call, lambda known: views.composed(known, wanted), {}, id=id)
+            return self._change(call, lambda known: views.composed(known, wanted), {}, id=id, said=True)
 
     def truncate(self, keep: int, *, pairs: bool = True, id: str | None = None) -> Record | None:
-        """From now on the model sees the last `keep` messages: none for 0 or less. With `pairs` a tool call is
-        never separated from its results; rather fewer are kept."""
+        """From now on the model sees the last `keep` messages: none for 0 or less. With `pairs` a tool call
+        is never separated from its results; rather fewer are kept."""
         if isinstance(keep, bool) or not isinstance(keep, int):
             raise TypeError(f"truncate({keep!r}): how many to keep is a whole number")
 
@@ -496,12 +512,14 @@ class Session(View):
         return self._change({"op": "clear"}, parts, {"summary": ""}, id=id)
 
     def rewind(self, seq: int, *, id: str | None = None) -> Record | None:
-        """The history and the summary as they were just after the record `seq`, on whatever branch it lies."""
+        """The history and the summary as they were just after a record, on whatever branch it lies."""
         if isinstance(seq, bool) or not isinstance(seq, int):
             raise TypeError(f"rewind({seq!r}): a record is named by its seq")
         with self._mutex:
             if not 0 <= seq <= self._look().seq:
-                raise ValueError(f"session {self._head.id!r} has no record {seq}; its last is {self._head.seq}")
+                raise ValueError(
+                    f"session {self._head.id!r} has no record {seq}; its last is {self._head.seq}"
+                )
             then = self._as_of(seq)
             target = views.entries(then.base, seq, self._read)
             extra: dict[str, Any] = {"summary": then.summary}
@@ -509,7 +527,11 @@ class Session(View):
                 extra["token_count"] = then.token_count
             parts = views.parts_of(target)
             return self._change(
-                {"op": "rewind", "to": seq}, lambda known: parts, extra, id=id, always=True,
+                {"op": "rewind", "to": seq},
+                lambda known: parts,
+                extra,
+                id=id,
+                always=True,
                 target={entry.place for entry in target},
             )
 
@@ -522,7 +544,9 @@ class Session(View):
         then = Head(id=self.id, seq=seq, created_at=self._head.created_at, updated_at=self._head.updated_at)
         based = told = False
         for record in self._backwards([(0, seq)], ("history", "meta", "session")):
-            one = Head(id=self.id, seq=0, created_at=then.created_at, updated_at=then.updated_at, summary="\0")
+            one = Head(
+                id=self.id, seq=0, created_at=then.created_at, updated_at=then.updated_at, summary="\0"
+            )
             heads.advance(one, record) if record.kind != "session" else heads.begin(record)
             if record.kind == "history" and not based:
                 then.base, then.token_count, based = one.base, one.token_count, True
@@ -536,18 +560,18 @@ class Session(View):
         """The entries that a change applies to, and those that stay after it."""
         head = self._look()
         if upto is not None:
-            if isinstance(upto, bool) or not isinstance(upto, int) or not -1 <= upto <= head.seq:
+            if type(upto) is not int or not -1 <= upto <= head.seq:
                 raise ValueError(f"session {head.id!r} has no record {upto!r}; its last is {head.seq}")
             if upto < head.base.after:
                 raise Conflict(
-                    f"the history of session {head.id!r} was changed by record {head.base.after}, after record {upto}; "
-                    "read it again and decide anew",
+                    f"the history of session {head.id!r} was changed by record {head.base.after}, after "
+                    f"record {upto}; read it again and decide anew",
                     seq=head.base.after,
                 )
         elif head.base.after != self._after:
             raise Conflict(
-                f"the history of session {head.id!r} was changed by record {head.base.after} since this handle read it; "
-                "call history() and decide anew",
+                f"the history of session {head.id!r} was changed by record {head.base.after} since this "
+                "handle read it; call history() and decide anew",
                 seq=head.base.after,
             )
         if self._begin is not None:
@@ -572,8 +596,10 @@ class Session(View):
         id: str | None = None,
         always: bool = False,
         target: set[tuple[int, int]] | None = None,
+        said: bool = False,
     ) -> Record | None:
-        """Writes one history record: what `parts` makes of what this handle knows, then what it does not."""
+        """Writes one history record: what `parts` makes of what this handle knows, then what it does not.
+        With `said` new messages at the end are records of their own, so that all that was said is one."""
         with self._mutex, self._steady():
             self._check()
             first = self._repeated(call, id)
@@ -586,13 +612,17 @@ class Session(View):
                     return None
                 if target is not None:
                     rest = [entry for entry in rest if entry.place not in target]
+                new: list[Any] = []
+                while said and not rest and chosen and isinstance(chosen[-1], dict):
+                    new.insert(0, chosen.pop()["message"])
                 data = {"op": call["op"], "parts": [*chosen, *views.parts_of(rest)], **extra}
                 if id is not None:
                     data["call"] = views.digest(call)
                 self._exist()
                 draft = Draft(kind="history", data=msgspec.Raw(freeze(data)[0]), id=id)
+                drafts = [draft, *message_list(new, default_model=self._head.model)]
                 try:
-                    record = self._write([draft], expect=self._seq)[0]
+                    record, *_ = written = self._write(drafts, expect=self._seq)
                 except Conflict as conflict:
                     if conflict.first is not None:
                         return self._judge(conflict.first, call)
@@ -602,6 +632,8 @@ class Session(View):
                     continue
                 self._known = list(views.named(data["parts"][: len(chosen)], record.seq))
                 self._after = record.seq
+                for one in written[1:]:
+                    self._add_known(one.seq)
                 return record
             raise AssertionError("a loop that always ends within")
 
@@ -638,11 +670,15 @@ class Session(View):
 
     def _judge(self, first: Record, call: dict[str, Any]) -> Record:
         """The record that an earlier call under the same id wrote, if it was the same call."""
-        if first.kind == "history" and isinstance(first.data, dict) and first.data.get("call") == views.digest(call):
+        if (
+            first.kind == "history"
+            and isinstance(first.data, dict)
+            and first.data.get("call") == views.digest(call)
+        ):
             return first
         raise Conflict(
-            f"record {first.seq} of session {self._head.id!r} has the id {first.id!r} already, and is another call; use a "
-            "new id for a new call",
+            f"record {first.seq} of session {self._head.id!r} has the id {first.id!r} already, and is "
+            "another call; use a new id for a new call",
             first=first,
         )
 
@@ -699,8 +735,15 @@ class Session(View):
         """Replaces whole values, keys of `meta` one by one; what is not named stays. `unset` takes names of
         fields and of keys (`meta.key`). None where nothing is asked for."""
         given = {
-            "title": title, "agent": agent, "model": model, "vendor": vendor, "endpoint": endpoint,
-            "workspace": workspace, "status": status, "labels": labels, "pinned": pinned,
+            "title": title,
+            "agent": agent,
+            "model": model,
+            "vendor": vendor,
+            "endpoint": endpoint,
+            "workspace": workspace,
+            "status": status,
+            "labels": labels,
+            "pinned": pinned,
         }
         fields = head_fields(
             {name: value for name, value in given.items() if value is not msgspec.UNSET}, self._store
@@ -709,19 +752,28 @@ class Session(View):
             fields["meta"] = dict(meta)
         gone = [unset] if isinstance(unset, str) else list(unset)
         for name in gone:
-            if not isinstance(name, str) or not (name.startswith("meta.") or name in (*given, "meta", "summary")):
-                raise ValueError(f"update(unset=[{name!r}]): there is no such field; a key of meta is 'meta.{name}'")
+            if not name.startswith("meta.") and name not in (*given, "meta", "summary"):
+                raise ValueError(
+                    f"update(unset=[{name!r}]): there is no such field; a key of meta is 'meta.{name}'"
+                )
         if not fields and not gone:
             return None
         return self._set(fields, unset=gone, id=id)
 
-    def add_usage(self, usage: Mapping[str, Any], *, model: str | None = None, id: str | None = None) -> Record:
+    def add_usage(
+        self, usage: Mapping[str, Any], *, model: str | None = None, id: str | None = None
+    ) -> Record:
         """Records usage that belongs to no message."""
         raw, _ = checked_usage(usage)
         return self._write([Draft(kind="usage", data=msgspec.Raw(raw), id=record_id(id), model=model)])[0]
 
     def _set(
-        self, fields: dict[str, Any], *, unset: Sequence[str] = (), id: str | None = None, expect: int | None = None
+        self,
+        fields: dict[str, Any],
+        *,
+        unset: Sequence[str] = (),
+        id: str | None = None,
+        expect: int | None = None,
     ) -> Record:
         data: dict[str, Any] = {"set": fields} if fields or not unset else {}
         if unset:
@@ -765,7 +817,9 @@ class Session(View):
     def __del__(self) -> None:
         if getattr(self, "_closed", True) or self._store.closed:
             return
-        warnings.warn(f"{self!r} was never closed; use it in a with block", ResourceWarning, stacklevel=2, source=self)
+        warnings.warn(
+            f"{self!r} was never closed; use it in a with block", ResourceWarning, stacklevel=2, source=self
+        )
         with suppress(Exception):
             self.close()
 
@@ -787,7 +841,7 @@ def message(
     default_model: str = "",
 ) -> Draft:
     """The draft of one record that an application writes."""
-    if kind != "message" and (not isinstance(kind, str) or "." not in kind or kind.startswith("!")):
+    if kind != "message" and ("." not in kind or kind.startswith("!")):
         raise InvalidPayload("kind", f"{kind!r}; it is 'message', or a kind of your own with a dot in it")
     raw, own = freeze(payload)
     for name, value in (("shape", shape), ("model", model), ("turn", turn)):

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
+from hansard._version import __version__
 from hansard.engines import Engine, Finding, Holder, Lease
 from hansard.errors import (
     AlreadyExists,
@@ -42,6 +43,8 @@ from hansard.views.head import Head, Query, rank
 if TYPE_CHECKING:
     from types import TracebackType
 
+_List = list  # the class has a method of that name
+
 Ref = str | Head
 """What names a session exactly: its id, or a head of it."""
 
@@ -56,9 +59,10 @@ class Page(list[Head]):
 
 
 class Report(msgspec.Struct):
-    """What `doctor` found; falsy when all is well."""
+    """What `doctor` found; falsy when all is well. `sessions` says how many it looked at."""
 
     findings: list[Finding]
+    sessions: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.findings)
@@ -122,8 +126,14 @@ class Store:
         """A new session, open and leased. Nothing is written before its first record, unless `eager`."""
         self._check()
         fields = _given(
-            agent=agent, model=model, title=title, workspace=workspace, vendor=vendor, endpoint=endpoint,
-            labels=labels, meta=meta,
+            agent=agent,
+            model=model,
+            title=title,
+            workspace=workspace,
+            vendor=vendor,
+            endpoint=endpoint,
+            labels=labels,
+            meta=meta,
         )
         for attempt in range(8):
             name = check_id(self._new_id() if id is None else id)
@@ -152,8 +162,9 @@ class Store:
         activate: bool | None = None,
         **head: Any,
     ) -> Session:
-        """An open session. With `exclusive` it is leased: waits up to `timeout` seconds (None: for ever) for whoever
-        has it, else `SessionBusy`. Without, it is shared with others. With `create` it is begun if there is none."""
+        """An open session. With `exclusive` it is leased: waits up to `timeout` seconds (None: for ever) for
+        whoever has it, else `SessionBusy`. Without, it is shared with others. With `create` it is begun if
+        there is none."""
         self._check()
         name, uid = self._exact(ref)
         active = exclusive if activate is None else activate
@@ -202,22 +213,47 @@ class Store:
             return self.open(found, timeout=timeout)
         if create:
             return self.create(workspace=workspace, agent=agent)
-        where = "".join(f" for {name} {value!r}" for name, value in (("agent", agent), ("workspace", workspace)) if value)
-        raise NoSessions(f"there is no session to resume{where}; begin one with create(), or resume(create=True)")
+        where = "".join(
+            f" for {name} {value!r}" for name, value in (("agent", agent), ("workspace", workspace)) if value
+        )
+        raise NoSessions(
+            f"there is no session to resume{where}; begin one with create(), or resume(create=True)"
+        )
 
     def read(self, ref: Ref) -> View:
         """A session as it is now, to be read without a lease."""
         self._check()
         return View(self._engine, self._head(*self._exact(ref)))
 
-    def append(self, ref: Ref, payload: Any, *, create: bool = False, expect: int | None = None, durable: bool = True,
-               **record: Any) -> Record:
+    def append(
+        self,
+        ref: Ref,
+        payload: Any,
+        *,
+        create: bool = False,
+        expect: int | None = None,
+        durable: bool = True,
+        **record: Any,
+    ) -> Record:
         """Adds one message without opening the session, beside whoever has it open."""
-        return self._append(ref, [message(payload, default_model=self._model(ref, record), **record)],
-                            create=create, expect=expect, durable=durable)[0]
+        return self._append(
+            ref,
+            [message(payload, default_model=self._model(ref, record), **record)],
+            create=create,
+            expect=expect,
+            durable=durable,
+        )[0]
 
-    def extend(self, ref: Ref, payloads: Iterable[Any], *, create: bool = False, expect: int | None = None,
-               durable: bool = True, **records: Any) -> list[Record]:
+    def extend(
+        self,
+        ref: Ref,
+        payloads: Iterable[Any],
+        *,
+        create: bool = False,
+        expect: int | None = None,
+        durable: bool = True,
+        **records: Any,
+    ) -> _List[Record]:
         """Adds several messages, all or none, without opening the session."""
         drafts = message_list(payloads, default_model=self._model(ref, records), **records)
         return self._append(ref, drafts, create=create, expect=expect, durable=durable)
@@ -231,8 +267,8 @@ class Store:
         return ""
 
     def _append(
-        self, ref: Ref, drafts: list[Draft], *, create: bool, expect: int | None, durable: bool
-    ) -> list[Record]:
+        self, ref: Ref, drafts: _List[Draft], *, create: bool, expect: int | None, durable: bool
+    ) -> _List[Record]:
         self._check()
         name, uid = self._exact(ref)
         if not drafts:
@@ -240,7 +276,7 @@ class Store:
         now = self._now()
         for draft in drafts:
             draft.at = now
-        missing = not create or expect is not None and expect >= 0
+        missing = not create or (expect is not None and expect >= 0)
         while True:
             try:
                 return self._engine.append(name, drafts, expect=expect, durable=durable, uid=uid)
@@ -258,16 +294,16 @@ class Store:
         return self._head(*self._exact(ref))
 
     def resolve(self, text: str) -> str:
-        """The id that a text means: an exact id, else the beginning of just one (with or without `sess_`), or with a
-        leading `@` a name. A blank text means what `resume()` takes."""
+        """The id that a text means: an exact id, else the beginning of just one (with or without `sess_`),
+        or with a leading `@` a name. A blank text means what `resume()` takes."""
         self._check()
         if not isinstance(text, str):
             raise InvalidId(text, f"it is {type(text).__name__}, not text")
         if not text.strip():
-            found = self._latest()
-            if found is None:
+            latest = self._latest()
+            if latest is None:
                 raise NoSessions("there is no session yet; begin one with create()")
-            return found.id
+            return latest.id
         if text.startswith("@"):
             return self._named(text)
         for candidate in (text, PREFIX + text):
@@ -311,7 +347,7 @@ class Store:
         limit: int | None = 50,
         after: str | None = None,
     ) -> Page:
-        """A page of heads, newest activity first; sessions in which nobody has said anything only with `empty`.
+        """A page of heads, newest activity first; sessions without user input only with `empty`.
         `page.next` is the `after` of the next page."""
         self._check()
         if limit is not None and limit < 0:
@@ -408,15 +444,18 @@ class Store:
 
     # -- the rest
 
-    def locks(self) -> list[Holder]:
+    def locks(self) -> _List[Holder]:
         """Who has which session open."""
         self._check()
         return self._engine.leases()
 
-    def doctor(self) -> Report:
-        """Goes through everything and reports each problem with its place and what to do about it."""
+    def doctor(self, *, told: Callable[[int], None] | None = None) -> Report:
+        """Goes through everything and reports each problem with its place and what to do about it. `told` is
+        called now and then with the number of sessions that were looked at."""
         self._check()
-        return Report(list(self._engine.doctor()))
+        findings = list(self._engine.doctor(told))
+        everything = Query(anywhere=True, empty=True, now=self._now())
+        return Report(findings, self._engine.count(everything))
 
     def workspace(self, path: str | os.PathLike[str]) -> str:
         """A folder as sessions know it: see `hansard.workspace`."""
@@ -508,7 +547,13 @@ class Store:
             head.seq = -1
             begin.seq = None
             session = Session(
-                self, head, lease=lease, born=True, begin=begin, get_or_create=get_or_create, activate=activate
+                self,
+                head,
+                lease=lease,
+                born=True,
+                begin=begin,
+                get_or_create=get_or_create,
+                activate=activate,
             )
             if eager:
                 session._exist()
@@ -572,8 +617,8 @@ def open(
 ) -> Store:
     """Opens a store: the one named, else `$HANSARD_STORE`, else that in the user's data folder.
 
-    A plain path or `file:…` is a folder, `memory:` is new each time, `memory:name` shared in the process. With
-    `create=False` it must be there. `clock` and `new_id` are for tests.
+    A plain path or `file:…` is a folder, `memory:` is new each time, `memory:name` shared in the process.
+    With `create=False` it must be there. `clock` and `new_id` are for tests.
 
     >>> with open("memory:") as store, store.create() as session:
     ...     session.append({"role": "user", "content": "Hello"}).seq
@@ -583,7 +628,13 @@ def open(
     if not isinstance(given, str):
         raise TypeError(f"a store is named by a path or a URL, not by {type(given).__name__}")
     scheme, colon, rest = given.partition(":")
-    if not colon or not scheme.isascii() or not scheme.replace("+", "").isalnum() or len(scheme) < 2 or "/" in scheme:
+    if (
+        not colon
+        or not scheme.isascii()
+        or not scheme.replace("+", "").isalnum()
+        or len(scheme) < 2
+        or "/" in scheme
+    ):
         scheme, rest = "file", given
         options: dict[str, list[str]] = {}
     else:
@@ -654,6 +705,19 @@ def _shared(
                 known[0].close()
 
     return Store(known[0], clock=clock, new_id=new_id, let_go=let_go)
+
+
+def versions() -> dict[str, str]:
+    """What runs here: hansard, Python, SQLite and the platform."""
+    import platform
+    import sqlite3
+
+    return {
+        "hansard": __version__,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "platform": platform.platform(),
+    }
 
 
 def iterate(store: Store, **which: Any) -> Iterator[Head]:

@@ -289,9 +289,9 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                "usage usageMetadata input_tokens prompt_tokens output_tokens total_tokens calls cost models model "
-                "breakdown promptBreakdown used usedTokens cache_read_tokens prompt_tokens_details cached_tokens "
-                "thoughtsTokenCount gen_ai.usage.input_tokens x".split()
+                "usage usageMetadata input_tokens prompt_tokens output_tokens total_tokens calls cost models "
+                "model breakdown promptBreakdown used usedTokens cache_read_tokens prompt_tokens_details "
+                "cached_tokens thoughtsTokenCount gen_ai.usage.input_tokens x".split()
             ),
             inner,
             max_size=6,

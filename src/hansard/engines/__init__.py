@@ -6,7 +6,7 @@ or what a title is stands above it, in the views and the store. Places are seqs,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -151,8 +151,8 @@ class Engine(Protocol):
         """Replaces the names of a group, durably; False where `expect` is not the version any more."""
         ...
 
-    def doctor(self) -> Iterator[Finding]:
-        """Goes through everything and reports each problem with its place."""
+    def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
+        """Goes through everything and reports each problem with its place; `told` hears how far it is."""
         ...
 
     @property

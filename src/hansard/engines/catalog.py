@@ -48,8 +48,9 @@ CREATE INDEX IF NOT EXISTS by_workspace ON sessions (workspace, rank, id);
 CREATE INDEX IF NOT EXISTS by_rank ON sessions (rank, id);
 CREATE INDEX IF NOT EXISTS by_birth ON sessions (born, id);
 CREATE INDEX IF NOT EXISTS by_open ON sessions (open) WHERE open = 1;
-CREATE TABLE IF NOT EXISTS ids (n INTEGER NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (n, id))
-    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ids (
+    n INTEGER NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (n, id)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS marks (
     n INTEGER NOT NULL, seq INTEGER NOT NULL, offset INTEGER NOT NULL, PRIMARY KEY (n, seq)
 ) WITHOUT ROWID;
@@ -187,7 +188,9 @@ class Catalog:
     ) -> None:
         """What a log says up to `length`. With `anew` nothing that was known of it before counts."""
         with self.changing():
-            found = self._db.execute("SELECT n, uid, length FROM sessions WHERE id = ?", (head.id,)).fetchone()
+            found = self._db.execute(
+                "SELECT n, uid, length FROM sessions WHERE id = ?", (head.id,)
+            ).fetchone()
             if found is not None and not anew and found[1] == head.uid and found[2] > length:
                 return  # somebody else has seen more
             columns = {
@@ -224,7 +227,9 @@ class Catalog:
                 if anew or found[1] != head.uid:
                     self._db.execute("DELETE FROM ids WHERE n = ?", (n,))
                     self._db.execute("DELETE FROM marks WHERE n = ?", (n,))
-            self._db.executemany("INSERT OR IGNORE INTO ids VALUES (?, ?, ?)", ((n, id, seq) for id, seq in ids))
+            self._db.executemany(
+                "INSERT OR IGNORE INTO ids VALUES (?, ?, ?)", ((n, id, seq) for id, seq in ids)
+            )
             self._db.executemany(
                 "INSERT OR IGNORE INTO marks VALUES (?, ?, ?)", ((n, seq, offset) for seq, offset in marks)
             )
@@ -251,8 +256,10 @@ class Catalog:
     def known(self) -> dict[str, tuple[int, int]]:
         """Of every session the length that its row reflects and the checksum's state there."""
         with self._mutex:
-            return {id: (length, state) for id, length, state in self._db.execute(
-                "SELECT id, length, state FROM sessions")}
+            return {
+                id: (length, state)
+                for id, length, state in self._db.execute("SELECT id, length, state FROM sessions")
+            }
 
     # -- places
 
@@ -266,7 +273,8 @@ class Catalog:
         """The places (seq, offset) that stand at or before a record, the nearest first."""
         with self._mutex:
             return self._db.execute(
-                "SELECT seq, offset FROM marks WHERE n = ? AND seq <= ? ORDER BY seq DESC LIMIT ?", (n, seq, limit)
+                "SELECT seq, offset FROM marks WHERE n = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
+                (n, seq, limit),
             ).fetchall()
 
     # -- lists
@@ -313,7 +321,9 @@ class Catalog:
         latest = -microseconds(query.now) - 86_400_000_000
         place = "born" if query.order == "created" else "rank"
         with self._mutex:
-            ahead = self._db.execute(f"SELECT 1 FROM sessions WHERE {place} < ? LIMIT 1", (latest,)).fetchone()
+            ahead = self._db.execute(
+                f"SELECT 1 FROM sessions WHERE {place} < ? LIMIT 1", (latest,)
+            ).fetchone()
         if ahead is not None:
             born = f"CASE WHEN born < {latest} THEN 0 ELSE born END"
             place = born if place == "born" else f"CASE WHEN rank < {latest} THEN {born} ELSE rank END"

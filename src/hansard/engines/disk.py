@@ -32,8 +32,8 @@ LOCK_PATIENCE = 60.0
 """Seconds that a write waits for other writers of the same session before it gives up."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb3 smbfs afpfs webdav 9p afs ceph glusterfs fuse.glusterfs fuse.sshfs fuse.s3fs fuse.rclone "
-    "fuse.davfs davfs lustre gpfs beegfs ncpfs ocfs2 gfs2 orangefs pvfs2".split()
+    "nfs nfs4 cifs smb3 smbfs afpfs webdav 9p afs ceph glusterfs fuse.glusterfs fuse.sshfs fuse.s3fs "
+    "fuse.rclone fuse.davfs davfs lustre gpfs beegfs ncpfs ocfs2 gfs2 orangefs pvfs2".split()
 )
 
 
@@ -47,7 +47,7 @@ class Stat(NamedTuple):
 
 
 class Disk:
-    """A real disk. Paths are text, files are descriptors that are closed on exec and owned by this process."""
+    """A real disk. Paths are text, files are descriptors, closed on exec and not to be used by a child."""
 
     def __init__(self) -> None:
         if sys.platform not in ("linux", "darwin"):
@@ -171,8 +171,8 @@ class Disk:
         while not self.lock(fd):
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
-                    f"{what} is being written by another process that has not let go for {LOCK_PATIENCE:.0f} s; "
-                    "see `hansard locks`, and end that process if it hangs"
+                    f"another process has had {what} locked for {LOCK_PATIENCE:.0f} s; end it if it hangs "
+                    "(`fuser` names it)"
                 )
             time.sleep(pause * random.random())
             pause = min(pause * 1.5, 0.004)
@@ -339,7 +339,9 @@ def problem(error: OSError, what: str) -> HansardError:
     if error.errno == errno.EROFS:
         return ReadOnlyStore(f"{what}: {reason}; open it with readonly=True to read it")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return ReadOnlyStore(f"{what}: {reason}; see to the permissions, or open it with readonly=True to read it")
+        return ReadOnlyStore(
+            f"{what}: {reason}; see to the permissions, or open it with readonly=True to read it"
+        )
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return StoreUnavailable(f"{what}: {reason}; close some sessions, or raise the limit (`ulimit -n`)")
     return StoreUnavailable(f"{what}: {reason}")

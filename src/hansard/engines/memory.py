@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -122,14 +122,16 @@ class Memory:
                 seq = None if draft.id is None else log.ids.get(draft.id)
                 if seq is not None and not _same(draft, draft_of(log.record(seq))):
                     raise Conflict(
-                        f"record {seq} of session {session!r} has the id {draft.id!r} already, and says something else; "
-                        "use a new id for a new record",
+                        f"record {seq} of session {session!r} has the id {draft.id!r} already, and says "
+                        "something else; use a new id for a new record",
                         first=log.record(seq),
                     )
                 if seq is None and draft.id is not None:
                     if draft.id in firsts:
                         if not _same(draft, firsts[draft.id]):
-                            raise Conflict(f"the id {draft.id!r} is given to two different payloads of one call")
+                            raise Conflict(
+                                f"the id {draft.id!r} is given to two different payloads of one call"
+                            )
                         seqs.append(len(log.lines) + new.index(firsts[draft.id]))
                         continue
                     firsts[draft.id] = draft
@@ -141,7 +143,8 @@ class Memory:
             last = len(log.lines) - 1
             if new and expect is not None and expect != last:
                 raise Conflict(
-                    f"session {session!r} is at record {last}, not {expect}; read what is new and try again", seq=last
+                    f"session {session!r} is at record {last}, not {expect}; read what is new and try again",
+                    seq=last,
                 )
             log.add(new, (last + 1, len(new)) if len(new) > 1 else None)
             return [log.record(seq) for seq in seqs if seq is not None]
@@ -245,7 +248,9 @@ class Memory:
         with self._mutex:
             mine = self._leases.get(session)
             if mine is not None:
-                raise SessionBusy(session, mine.holder, "it cannot be forced; close it in this process" if force else "")
+                raise SessionBusy(
+                    session, mine.holder, "it cannot be forced; close it in this process" if force else ""
+                )
             holder = Holder(session=session, since=datetime.now(UTC), **self._disk.process())
             lease = self._leases[session] = MemoryLease(holder)
             return lease
@@ -282,7 +287,7 @@ class Memory:
 
     # -- health and the end
 
-    def doctor(self) -> Iterator[Finding]:
+    def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
         self._alive()
         return iter(())
 

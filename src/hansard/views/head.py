@@ -78,10 +78,10 @@ def begin(record: Record) -> Head:
     data = record.data
     if record.kind != "session" or not isinstance(data, dict) or not isinstance(data.get("id"), str):
         raise Damaged(f"the first record is of kind {record.kind!r}; a log begins with a session record")
-    written = data.get("format", FORMAT)
-    if isinstance(written, int) and written > FORMAT:
+    written = data.get("format")
+    if type(written) is not int or not 1 <= written <= FORMAT:
         raise NewerFormat(
-            f"session {data['id']!r} was written in format {written}; this version of hansard reads up to "
+            f"session {data['id']!r} was written in format {written!r}; this version of hansard reads up to "
             f"{FORMAT}; install a newer version"
         )
     head = Head(
@@ -90,6 +90,7 @@ def begin(record: Record) -> Head:
         seq=record.seq,
         created_at=record.when,
         updated_at=record.when,
+        format=written,
     )
     for field, value in data.items():
         if field not in IDENTITY:
@@ -332,11 +333,8 @@ def matches_tags(head: Head, query: Query) -> bool:
     if not all(label in head.labels for label in query.labels):
         return False
     missing = object()
-    return all(
-        _same(head.meta.get(name, missing), value) for name, value in query.meta.items()
-    )
+    return all(_same(head.meta.get(name, missing), value) for name, value in query.meta.items())
 
 
 def _same(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
-

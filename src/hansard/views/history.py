@@ -47,7 +47,12 @@ class History(list[Any]):
     """What the model sees: a list of payloads, oldest first. `seq` is the last record that it reflects."""
 
     def __init__(
-        self, payloads: Iterable[Any] = (), *, seq: int = -1, token_count: int | None = None, summary: str = ""
+        self,
+        payloads: Iterable[Any] = (),
+        *,
+        seq: int = -1,
+        token_count: int | None = None,
+        summary: str = "",
     ) -> None:
         super().__init__(payloads)
         self.seq = seq
@@ -127,7 +132,7 @@ def entries(base: Base, last: int, read: Read) -> list[Entry]:
 
 
 def newest(base: Base, last: int, limit: int, backwards: Read) -> list[Any]:
-    """The payloads of the newest `limit` entries, reading from the end: `backwards` gives the newest first."""
+    """The payloads of the newest `limit` entries. `backwards` reads from the end."""
     if limit == 0:
         return []
     found: list[Any] = []
@@ -149,7 +154,7 @@ def newest(base: Base, last: int, limit: int, backwards: Read) -> list[Any]:
 
 
 def fold(records: Iterable[Record]) -> list[Any]:
-    """The history that a whole log gives, by going through all of it: the meaning that all else has to meet."""
+    """The history that a whole log gives, by going through all of it: what all else has to agree with."""
     said: dict[Place, Any] = {}
     seqs: list[int] = []
     seen: list[Any] = []
@@ -199,9 +204,7 @@ def covers(parts: Sequence[Part], place: Place) -> bool:
     """Whether one of the parts names the place."""
     if place[1] < 0:
         return any(len(part) == 2 and part[0] <= place[0] <= part[1] for part in parts)
-    return any(
-        len(part) == 3 and part[0] == place[0] and part[1] <= place[1] <= part[2] for part in parts
-    )
+    return any(len(part) == 3 and part[0] == place[0] and part[1] <= place[1] <= part[2] for part in parts)
 
 
 def kept(given: Sequence[Entry], keep: int, *, pairs: bool) -> int:
@@ -235,7 +238,11 @@ def left(given: Sequence[Entry], pop: int, *, pairs: bool) -> int:
     gone = _orphans(given[stop:])
     while gone:
         cut = next(
-            (i for i in reversed(range(stop)) if gone & set(messages.calls(given[i].payload, given[i].shape))),
+            (
+                i
+                for i in reversed(range(stop))
+                if gone & set(messages.calls(given[i].payload, given[i].shape))
+            ),
             None,
         )
         if cut is None:

@@ -32,8 +32,8 @@ class Usage(msgspec.Struct, omit_defaults=True):
     models: dict[str, Usage] = {}
 
 
-# Names of one class, the first that has a count is taken. A dot leads into a nested object, unless the whole
-# name is there as it stands, as in the flat attributes of OpenTelemetry.
+# Names of one class, of which the first that has a count is taken. After `_details`, a dot leads into that
+# object; OpenTelemetry's dots belong to the names.
 _INPUT = (
     "input_tokens",
     "prompt_tokens",
@@ -139,8 +139,11 @@ _TOKENS = (
     *_REASONING_WITHIN,
     *_WHOLE_INPUT,
 )
+_SPELLED: dict[str, tuple[str, ...]] = {part: (f"{part}Tokens", f"{part}_tokens") for part in _BREAKDOWN}
+_SPELLED["budget"] += ("inputBudgetTokens",)
+_COUNTED = frozenset((*_TOKENS, *_CALLS, *(name for names in _SPELLED.values() for name in names)))
 _DETAILS = frozenset(name.partition(".")[0] for name in _TOKENS if "_details." in name)
-_KNOWN = frozenset(name for name in (*_TOKENS, *_CALLS, *_COST)) | _DETAILS
+_KNOWN = _COUNTED | _DETAILS | frozenset((*_COST, *_BREAKDOWNS))
 
 
 def understand(raw: Mapping[str, Any]) -> Usage:
@@ -164,25 +167,24 @@ def understand(raw: Mapping[str, Any]) -> Usage:
     `ValueError` when there is no field that it knows.
     """
     places = list(_places(raw))
-    known = any(not _KNOWN.isdisjoint(place) for place in places)
-    breakdown = _breakdown(places)
-    if not known and not breakdown:
+    if all(_KNOWN.isdisjoint(place) for place in places):
         raise ValueError(
             "no field of this usage is known; it takes for example input_tokens and output_tokens, "
             "prompt_tokens and completion_tokens, total_tokens, cost"
         )
-    name_of_input, given = _first(places, _INPUT)
-    _, output = _first(places, _OUTPUT)
-    read, read_beside = _either(places, _CACHE_READ_BESIDE, _CACHE_READ_WITHIN)
-    written, written_beside = _either(places, _CACHE_WRITE_BESIDE, _CACHE_WRITE_WITHIN)
-    reasoning, reasoning_beside = _either(places, _REASONING_BESIDE, _REASONING_WITHIN)
-    _, whole = _first(places, _WHOLE_INPUT)
-    _, total = _first(places, _TOTAL)
+    counts = _counts(places)
+    name_of_input, given = _first(counts, _INPUT)
+    _, output = _first(counts, _OUTPUT)
+    read, read_beside = _either(counts, _CACHE_READ_BESIDE, _CACHE_READ_WITHIN)
+    written, written_beside = _either(counts, _CACHE_WRITE_BESIDE, _CACHE_WRITE_WITHIN)
+    reasoning, reasoning_beside = _either(counts, _REASONING_BESIDE, _REASONING_WITHIN)
+    _, whole = _first(counts, _WHOLE_INPUT)
+    _, total = _first(counts, _TOTAL)
     if total is None:
         total = (whole or given or 0) + (output or 0) + reasoning_beside
         if not whole and name_of_input not in _INCLUSIVE_INPUT:
             total += read_beside + written_beside
-    _, calls = _first(places, _CALLS)
+    _, calls = _first(counts, _CALLS)
     usage = Usage(
         input_tokens=given or 0,
         output_tokens=output or 0,
@@ -192,7 +194,7 @@ def understand(raw: Mapping[str, Any]) -> Usage:
         total_tokens=total,
         cost=_cost(places),
         calls=1 if calls is None else calls,
-        breakdown=breakdown,
+        breakdown=_breakdown(places, counts),
     )
     usage.models = _models(places, usage)
     return usage
@@ -252,30 +254,38 @@ def _places(raw: Any) -> Iterator[Mapping[str, Any]]:
     yield raw
 
 
-def _first(places: Iterable[Mapping[str, Any]], names: Iterable[str]) -> tuple[str, int | None]:
-    """The first of these names that has a count, and the count."""
+def _counts(places: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Every known name that has a count, with that of the first place that has one."""
+    found: dict[str, int] = {}
     for place in places:
-        for name in names:
-            value = place.get(name)
-            if value is None and "_details." in name:
-                outer, _, inner = name.partition(".")
-                details = place.get(outer)
-                value = details.get(inner) if isinstance(details, Mapping) else None
-            counted = _count(value)
-            if counted is not None:
-                return name, counted
+        for name, value in place.items():
+            if name in _COUNTED:
+                counted = _count(value)
+                if counted is not None:
+                    found.setdefault(name, counted)
+            elif name in _DETAILS and isinstance(value, Mapping):
+                for inner, detail in value.items():
+                    counted = _count(detail)
+                    if counted is not None:
+                        found.setdefault(f"{name}.{inner}", counted)
+    return found
+
+
+def _first(counts: Mapping[str, int], names: Iterable[str]) -> tuple[str, int | None]:
+    """The first of these names that has a count, and the count."""
+    for name in names:
+        if name in counts:
+            return name, counts[name]
     return "", None
 
 
-def _either(
-    places: list[Mapping[str, Any]], beside: tuple[str, ...], within: tuple[str, ...]
-) -> tuple[int, int]:
+def _either(counts: Mapping[str, int], beside: Iterable[str], within: Iterable[str]) -> tuple[int, int]:
     """The count of a class, and how much of it is beside input and output instead of a part of them.
 
     Who gives the same count under both kinds of name (as proxies do) counts it within.
     """
-    _, inner = _first(places, within)
-    _, outer = _first(places, beside)
+    _, inner = _first(counts, within)
+    _, outer = _first(counts, beside)
     if inner is not None and (outer is None or outer == inner):
         return inner, 0
     return outer or 0, outer or 0
@@ -304,22 +314,19 @@ def _cost(places: Iterable[Mapping[str, Any]]) -> float | None:
     return None
 
 
-def _breakdown(places: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def _breakdown(places: Iterable[Mapping[str, Any]], counts: Mapping[str, int]) -> dict[str, int]:
     """What the prompt was spent on: ours `{"used": …}`, Acolyte's `{"usedTokens": …}`, nested or flat."""
+    given = [
+        inner for place in places for name in _BREAKDOWNS if isinstance(inner := place.get(name), Mapping)
+    ]
     found: dict[str, int] = {}
-    for place in places:
-        nested = [inner for name in _BREAKDOWNS if isinstance(inner := place.get(name), Mapping)]
-        for part in _BREAKDOWN:
-            if part in found:
-                continue
-            spelled = (f"{part}Tokens", f"{part}_tokens")
-            _, counted = _first(nested, (part, *spelled))
-            if counted is None:
-                flat = (*spelled, "inputBudgetTokens") if part == "budget" else spelled
-                _, counted = _first((place,), flat)
-            if counted is not None:
-                found[part] = counted
-    return {part: found[part] for part in _BREAKDOWN if part in found}
+    for part, spelled in _SPELLED.items():
+        nested = (_count(inner.get(name)) for inner in given for name in (part, *spelled))
+        flat = (counts[name] for name in spelled if name in counts)
+        counted = next((count for count in (*nested, *flat) if count is not None), None)
+        if counted is not None:
+            found[part] = counted
+    return found
 
 
 def _models(places: list[Mapping[str, Any]], usage: Usage) -> dict[str, Usage]:

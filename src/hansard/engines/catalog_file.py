@@ -1,0 +1,192 @@
+"""The catalog of a folder: opened when it is first wanted, replaced when it is broken, and kept in memory
+where it cannot be written. Whoever asks always gets one; `trusted` says whether it may be behind.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from hansard.engines.catalog import Catalog
+from hansard.engines.disk import Disk, problem
+from hansard.errors import StoreUnavailable
+from hansard.ids import new_id
+
+T = TypeVar("T")
+
+IN_MEMORY = ":memory:"
+
+
+class CatalogFile:
+    """`catalog.db` and what stands beside it: `catalog.lock`, held shared by all who have the catalog open,
+    and `catalog.check`, left by a writer who could not tell it that a log grows."""
+
+    def __init__(self, disk: Disk, root: str, *, readonly: bool) -> None:
+        self._disk = disk
+        self._root = root
+        self._readonly = readonly
+        self._mutex = threading.RLock()
+        self._catalog: Catalog | None = None
+        self._inode = 0
+        self._lock: int | None = None
+        self.generation = 0  # changes with every catalog: what was known of an older one is void
+        self.in_memory = False
+        self.trusted = False
+
+    def use(self, work: Callable[[Catalog], T], *, writing: bool = False) -> T:
+        """Does something with the catalog. With `writing` a log is about to grow: where the catalog cannot
+        keep that, a file tells everybody to compare."""
+        while True:
+            catalog = self._open()
+            try:
+                if writing and self.in_memory and not self._readonly:
+                    self._leave_flag()
+                return work(catalog)
+            except sqlite3.Error as error:
+                with self._mutex:
+                    if self.in_memory and catalog is self._catalog:
+                        raise StoreUnavailable(f"the catalog of {self._root}: {error}") from error
+                    if catalog is self._catalog:
+                        self._replace(error)
+
+    def checked(self, *, flagged: bool) -> None:
+        """Every row has been compared with its log."""
+        if not self.in_memory:
+            self.use(lambda catalog: catalog.state_fact("boot", self._disk.boot()))
+            if flagged and not self._readonly:
+                with suppress(OSError):
+                    self._disk.unlink(self._path("catalog.check"))
+        self.trusted = True
+
+    def flagged(self) -> bool:
+        """Whether a writer could not tell the catalog."""
+        return self._disk.look(self._path("catalog.check")) is not None
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._catalog is not None:
+                with suppress(sqlite3.Error, OSError):
+                    if self.trusted and not self.in_memory:
+                        self._turn_over(self._catalog)
+                with suppress(sqlite3.Error):
+                    self._catalog.close()
+                self._catalog = None
+            if self._lock is not None:
+                self._disk.close(self._lock)
+                self._lock = None
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _leave_flag(self) -> None:
+        path = self._path("catalog.check")
+        try:
+            if self._disk.look(path) is None:
+                self._disk.replace(path, b"")
+        except OSError as error:
+            raise problem(error, path) from error
+
+    def _open(self) -> Catalog:
+        with self._mutex:
+            path = self._disk.database(self._path("catalog.db"))
+            if self._catalog is not None:
+                if self.in_memory or path == IN_MEMORY:
+                    return self._catalog
+                found = self._disk.look(path)
+                if found is not None and found.inode == self._inode:
+                    return self._catalog
+                self._catalog.close()  # somebody took it away
+                self._catalog = None
+                self.generation += 1
+            try:
+                return self._try(path)
+            except sqlite3.Error as error:
+                return self._replace(error)
+
+    def _try(self, path: str) -> Catalog:
+        if path == IN_MEMORY:
+            self._catalog = Catalog(path)
+            return self._catalog
+        try:
+            if self._lock is None:
+                self._lock = self._disk.open(self._path("catalog.lock"), write=True, create=True)
+                if not self._disk.lock(self._lock, shared=True):  # somebody is replacing it
+                    self._disk.wait_lock(self._lock, "the catalog")
+                    self._disk.lock(self._lock, shared=True)
+            if self._disk.look(path) is None:
+                self._begin(path)
+        except OSError as error:
+            raise sqlite3.OperationalError(str(error)) from error
+        catalog = Catalog(path)
+        try:
+            same = self._turn_over(catalog)
+            found = self._disk.look(path)
+            boot = catalog.fact("boot")
+        except BaseException:
+            catalog.close()
+            raise
+        self._catalog, self._inode = catalog, 0 if found is None else found.inode
+        self.trusted = same and boot == self._disk.boot() and not self.flagged()
+        return catalog
+
+    def _begin(self, path: str) -> None:
+        """An empty file, private from the beginning, and nothing beside it that belongs to an older one."""
+        with self._disk.locked(self._path("locks/.root")):
+            if self._disk.look(path) is not None:
+                return
+            for suffix in ("-wal", "-shm"):
+                if self._disk.look(path + suffix) is not None:
+                    self._disk.unlink(path + suffix)
+            self._disk.close(self._disk.open(path, write=True, create=True))
+
+    def _turn_over(self, catalog: Catalog) -> bool:
+        """Whether this is the catalog that was used last: it and its lock file have the same token. Both get
+        a new one, so that an old copy that somebody brings back is known for one."""
+        fd = self._lock
+        assert fd is not None
+        with catalog.changing():
+            same = self._disk.read(fd, 64, 0).decode("ascii", "replace") == catalog.fact("token")
+            token = new_id()
+            catalog.state_fact("token", token)
+            try:
+                self._disk.truncate(fd, 0)
+                self._disk.write(fd, token.encode())
+            except OSError as error:
+                raise sqlite3.OperationalError(str(error)) from error
+        return same
+
+    def _replace(self, error: sqlite3.Error) -> Catalog:
+        """Sets a catalog aside that cannot be understood and begins a new one, if nobody else has it open;
+        else, and where it cannot be written or waited for, goes on with one in memory."""
+        if self._catalog is not None:
+            with suppress(sqlite3.Error):
+                self._catalog.close()
+            self._catalog = None
+        self.generation += 1
+        self.trusted = False
+        path = self._path("catalog.db")
+        if _corrupt(error) and not self._readonly and self._lock is not None:
+            try:
+                if self._disk.lock(self._lock):
+                    self._disk.make_folder(self._path("aside"))
+                    if self._disk.look(path) is not None:
+                        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+                        self._disk.rename(path, self._path(f"aside/{stamp}.catalog.db.illegible"))
+                    self._begin(path)
+                    self._disk.lock(self._lock, shared=True)
+                    return self._try(path)
+                self._disk.lock(self._lock, shared=True)
+            except (OSError, sqlite3.Error):
+                pass
+        self.in_memory = True
+        self._catalog = Catalog(IN_MEMORY, like=None if _corrupt(error) else path)
+        return self._catalog
+
+
+def _corrupt(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) or 0
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "no such" in str(error)

@@ -1,0 +1,163 @@
+"""Leases as lock files: who works on a session, and whoever comes second.
+
+The kernel's lock alone decides. What stands in the file says who has it, and may be missing or wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+
+from hansard.engines import Holder
+from hansard.engines.disk import Disk
+from hansard.errors import SessionBusy
+from hansard.ids import file_key, id_of
+
+GRACE = 0.2
+"""Seconds that a contender waits for the holder to say who it is."""
+
+
+class FileLease:
+    """A lock file that this process has locked."""
+
+    def __init__(self, session: str, path: str, fd: int, holder: Holder) -> None:
+        self.session = session
+        self.path = path
+        self.fd = fd
+        self.holder = holder
+        self.marked = False  # whether the catalog knows that the log may grow
+        self.released = False
+
+
+class Leases:
+    """The leases of one store, those of this process and those of others."""
+
+    def __init__(self, disk: Disk, folder: str, *, readonly: bool) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._readonly = readonly
+        self._mutex = threading.RLock()
+        self._mine: dict[str, FileLease] = {}
+
+    def mine(self) -> list[FileLease]:
+        """What this process holds."""
+        with self._mutex:
+            return list(self._mine.values())
+
+    def free(self, session: str) -> bool:
+        """Whether nobody can have it: there is not even a lock file."""
+        with self._mutex:
+            return session not in self._mine and self._disk.look(self._path(session)) is None
+
+    def take(self, session: str, *, force: bool) -> FileLease:
+        """Takes it, or raises `SessionBusy` with whoever has it."""
+        path = self._path(session)
+        with self._mutex:
+            mine = self._mine.get(session)
+            if mine is not None:
+                raise _busy(session, mine.holder, force)
+        deadline = time.monotonic() + GRACE
+        while True:
+            fd = self._disk.open(path, write=True, create=True)
+            keep = False
+            try:
+                if self._disk.lock(fd):
+                    found = self._disk.look(path)
+                    keep = found is not None and found.inode == self._disk.stat(fd).inode
+                    if keep:
+                        return self._hold(session, path, fd)
+                    continue  # it was given back between two looks
+                holder = self._holder_in(fd, session)
+            except BaseException:
+                keep = False
+                raise
+            finally:
+                if not keep:
+                    self._disk.close(fd)
+            # whoever has just taken it writes in it who it is; who was there before may be dead
+            if holder is not None or time.monotonic() > deadline:
+                raise _busy(session, holder or Holder(session=session), force)
+            time.sleep(0.001)
+
+    def give_back(self, lease: FileLease) -> None:
+        """Unlinks the lock file while it is held, so that nobody else's is meant, and lets go."""
+        with self._mutex:
+            if self._mine.get(lease.session) is lease:
+                del self._mine[lease.session]
+        with suppress(OSError):
+            found = self._disk.look(lease.path)
+            if found is not None and found.inode == self._disk.stat(lease.fd).inode:
+                self._disk.unlink(lease.path)
+        self._disk.close(lease.fd)
+
+    def sweep(self) -> list[Holder]:
+        """Who has what open; lock files that nobody holds are taken away."""
+        with self._mutex:
+            mine = {lease.path: lease.holder for lease in self._mine.values()}
+        held: list[Holder] = []
+        for name in sorted(self._disk.names(self._folder)):
+            path = f"{self._folder}/{name}"
+            if not name.endswith(".lock"):
+                continue
+            holder = mine.get(path) or self._look_at(path, id_of(name[:-5]) or name[:-5])
+            if holder is not None:
+                held.append(holder)
+        return held
+
+    def _path(self, session: str) -> str:
+        return f"{self._folder}/{file_key(session)}.lock"
+
+    def _hold(self, session: str, path: str, fd: int) -> FileLease:
+        holder = Holder(session=session, since=datetime.now(UTC), **self._disk.process())
+        with suppress(OSError):  # it only informs
+            self._disk.truncate(fd, 0)
+            self._disk.write(fd, msgspec.json.encode(holder) + b"\n")
+        lease = FileLease(session, path, fd, holder)
+        with self._mutex:
+            self._mine[session] = lease
+        return lease
+
+    def _look_at(self, path: str, session: str) -> Holder | None:
+        """Who holds a lock file; a file that nobody holds goes."""
+        try:
+            fd = self._disk.open(path, write=not self._readonly)
+        except OSError:
+            return None
+        try:
+            if not self._readonly and self._disk.lock(fd):
+                found = self._disk.look(path)
+                if found is not None and found.inode == self._disk.stat(fd).inode:
+                    self._disk.unlink(path)
+                return None
+            return _written(self._disk.read(fd, 4096, 0)) or Holder(session=session)
+        finally:
+            self._disk.close(fd)
+
+    def _holder_in(self, fd: int, session: str) -> Holder | None:
+        """Who says to hold a lock file; None where that is nobody who can be alive."""
+        holder = _written(self._disk.read(fd, 4096, 0))
+        if holder is None or holder.session != session:
+            return None
+        here = self._disk.process()["host"]
+        if (
+            holder.host == here
+            and holder.pid is not None
+            and not self._disk.alive(holder.pid, holder.started)
+        ):
+            return None
+        return holder
+
+
+def _written(raw: bytes) -> Holder | None:
+    try:
+        return msgspec.json.decode(raw, type=Holder)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _busy(session: str, holder: Holder, force: bool) -> SessionBusy:
+    return SessionBusy(session, holder, f"end that process ({holder.pid}) to free it" if force else "")

@@ -1,0 +1,302 @@
+"""One log of the file engine, as this process knows it: its file, its end, and what it says.
+
+Here a log is opened, folded and read. Writing it, and who may, is the engine's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from hansard.engines.catalog import Catalog, Row
+from hansard.engines.catalog_file import CatalogFile
+from hansard.engines.disk import Disk, Stat, problem
+from hansard.errors import Damaged, ReadOnlyStore, SessionNotFound
+from hansard.ids import file_key
+from hansard.records import Damage, Record, Scan, state_after
+from hansard.views import head as heads
+from hansard.views.head import Head
+
+PIECE = 1 << 18
+"""Bytes read at once."""
+
+MARK = 1 << 16
+"""Bytes of log between two places that the catalog knows."""
+
+REFRESH = 1 << 20
+"""Bytes that a log may grow before its catalog row is refreshed."""
+
+
+class Log:
+    """All of it is guarded by `mutex`. What a writer knows (`end`, `state`, `seq`) and what was folded
+    (`folded`, …) are apart: appending folds nothing."""
+
+    def __init__(self, session: str, path: str, disk: Disk, catalog: CatalogFile, *, readonly: bool) -> None:
+        self.session = session
+        self.path = path
+        self.mutex = threading.RLock()
+        self.fd: int | None = None
+        self.inode = 0
+        self.writable = not readonly
+        self.depth = 0  # how often this process has the append lock
+        self._disk = disk
+        self._catalog = catalog
+        self._readonly = readonly
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        self.end = 0  # where a writer goes on: place, checksum, last seq
+        self.state = 0
+        self.seq = -1
+        self.floor = 0  # a failed sync never cuts below this
+        self.synced = -1  # the length as of the last sync by this process
+        self._unfold()
+
+    def _unfold(self) -> None:
+        self._generation = -1
+        self._n: int | None = None  # its row in the catalog
+        self._ids: dict[str, int] = {}  # not yet in the catalog
+        self._marks: list[tuple[int, int]] = []  # not yet in the catalog
+        self._marked = 0
+        self._anew = True  # what the catalog has of it does not count
+        self.head: Head | None = None
+        self.loose: Record | None = None  # a last record that lacks its newline
+        self.damage: list[Damage] = []
+        self.folded = 0  # how far the head goes: place, checksum, last seq
+        self.folded_state = 0
+        self.folded_seq = -1
+        self.saved = 0  # how far the catalog's row goes
+
+    # -- the file
+
+    def attach(self) -> Stat:
+        """Has the log open, and forgets what was known if it is not the file that it was."""
+        if self.fd is not None:
+            stat = self._disk.stat(self.fd)
+            if stat.links:
+                return stat
+        self.detach()
+        try:
+            self.fd = self._disk.open(self.path, write=not self._readonly)
+            self.writable = not self._readonly
+        except FileNotFoundError:
+            raise SessionNotFound(self.session) from None
+        except OSError as error:
+            if not isinstance(problem(error, self.path), ReadOnlyStore):
+                raise
+            self.fd = self._disk.open(self.path)
+            self.writable = False
+        stat = self._disk.stat(self.fd)
+        self.inode = stat.inode
+        return stat
+
+    def detach(self) -> None:
+        """Closes the file, and with it gives its lock back."""
+        if self.fd is not None:
+            self._disk.close(self.fd)
+        self.fd = None
+        self.depth = 0
+        self.forget()
+
+    # -- folding
+
+    def fold(self, size: int) -> Head:
+        """Takes the head past all that is in the log up to `size`; `SessionNotFound` if it is no session."""
+        if self._generation != self._catalog.generation or size < self.folded:
+            self._unfold()
+            self._begin(size)
+            self._generation = self._catalog.generation  # asking for the row may have opened a new one
+        self.loose = None
+        if size > self.folded:
+            reader = Scan(self.folded, self.folded_state, self.folded_seq)
+            for piece in self._pieces(self.folded, size):
+                for record in reader.feed(piece):
+                    self.advance(record)
+                self.folded, self.folded_state = reader.end, reader.state or 0
+                self.folded_seq = -1 if reader.seq is None else reader.seq
+                if self.folded - self._marked >= MARK:
+                    self._marks.append((self.folded_seq + 1, self.folded))
+                    self._marked = self.folded
+            self.damage += reader.damage
+            loose = reader.finish()
+            if loose and reader.unterminated:
+                self.loose = loose[-1]
+        if self.head is None:
+            raise SessionNotFound(self.session)
+        return self.head
+
+    def advance(self, record: Record) -> None:
+        """Takes the head past one record."""
+        if self.head is None:
+            self.head = self._first(record)
+        else:
+            heads.advance(self.head, record)
+        if record.id is not None:
+            self._ids[record.id] = record.seq
+
+    def save(self, *, open: bool = False) -> None:
+        """Writes what was folded to the catalog."""
+        head = self.head
+        if head is None or self._generation != self._catalog.generation:
+            return
+        if self.saved == self.folded and not open:
+            return
+
+        def work(catalog: Catalog) -> Row | None:
+            catalog.save(
+                head,
+                length=self.folded,
+                state=self.folded_state,
+                damage=self.damage,
+                ids=self._ids.items(),
+                marks=self._marks,
+                anew=self._anew,
+                open=open,
+            )
+            return catalog.row(self.session) if self._n is None else None
+
+        row = self._catalog.use(work)
+        if self._generation != self._catalog.generation:
+            return  # the catalog was made anew and knows nothing: the next fold begins at the start
+        if row is not None:
+            self._n = row.n
+        self.saved, self._anew = self.folded, False
+        self._ids.clear()
+        self._marks.clear()
+
+    @property
+    def unsaved(self) -> int:
+        """How many folded bytes the catalog does not know of."""
+        return self.folded - self.saved
+
+    def _begin(self, size: int) -> None:
+        """Where folding can begin: behind what the catalog knows, if the log agrees, else at the start."""
+        row = self._catalog.use(lambda catalog: catalog.row(self.session))
+        if row is None or row.head is None:
+            return
+        self._n = row.n
+        if self.agrees(row.length, row.state, size):
+            self.head = row.head
+            self.folded = self.saved = self._marked = row.length
+            self.folded_state, self.folded_seq = row.state, row.head.seq
+            self.damage = row.damage
+            self._anew = False
+
+    def agrees(self, length: int, state: int, size: int) -> bool:
+        """Whether the log's first `length` bytes can be those that somebody folded before."""
+        assert self.fd is not None
+        return 19 < length <= size and state_after(self._disk.read(self.fd, 19, length - 19)) == state
+
+    def _first(self, record: Record) -> Head:
+        if record.kind != "session":  # the first line is illegible; what follows it stays readable
+            head = Head(id=self.session, seq=-1, created_at=record.when, updated_at=record.when)
+            heads.advance(head, record)
+            return head
+        head = heads.begin(record)
+        if head.id != self.session:
+            raise Damaged(
+                f"{self.path} is the log of session {head.id!r} under another name; rename it to "
+                f"{file_key(head.id)}.jsonl, or move it out of the store"
+            )
+        return head
+
+    def _pieces(self, start: int, stop: int) -> Iterator[bytes]:
+        assert self.fd is not None
+        while start < stop:
+            piece = self._disk.read(self.fd, min(PIECE, stop - start), start)
+            if not piece:
+                return
+            start += len(piece)
+            yield piece
+
+    def stretch(self, start: int, stop: int) -> bytes:
+        """A stretch of the file."""
+        return b"".join(self._pieces(start, stop))
+
+    # -- reading
+
+    def seq_of(self, id: str) -> int | None:
+        """Where the record with this id stands. Only as far as the log was folded."""
+        if self.loose is not None and self.loose.id == id:
+            return self.loose.seq
+        seq = self._ids.get(id)
+        n = self._n
+        if seq is None and n is not None and not self._anew:
+            seq = self._catalog.use(lambda catalog: catalog.seq_of(n, id))
+        return seq
+
+    def _places(self, seq: int, limit: int) -> list[tuple[int, int]]:
+        """Places (seq, offset) at or before a record, nearest first; the last is the beginning of the log."""
+        with self.mutex:
+            near = [mark for mark in reversed(self._marks) if mark[0] <= seq][:limit]
+            n = self._n
+            if len(near) < limit and n is not None and not self._anew:
+                near += self._catalog.use(lambda catalog: catalog.marks(n, seq, limit - len(near)))
+        return near if len(near) == limit else [*near, (0, 0)]
+
+    def forwards(
+        self, fd: int, size: int, spans: Sequence[tuple[int, int]], damage: list[Damage] | None
+    ) -> Iterator[Record]:
+        """The records of the spans, reading a file of its own: no lock is held between two of them."""
+        reader: Scan | None = None
+        at = 0
+        ready: deque[Record] = deque()
+        for a, b in spans:
+            while True:
+                while ready and ready[0].seq < a:
+                    ready.popleft()
+                if ready:
+                    if ready[0].seq > b:
+                        break
+                    yield ready.popleft()
+                    continue
+                if reader is not None and at >= size:
+                    break
+                if reader is None or (reader.seq is not None and reader.seq + 1 < a):
+                    seq, offset = self._places(a, 1)[0]
+                    if reader is None or offset > at:
+                        reader, at = self._reader(fd, seq, offset), offset
+                elif reader.seq is not None and reader.seq >= b:
+                    break
+                seen = len(reader.damage)
+                # a short span wants a short piece
+                piece = self._disk.read(fd, min(PIECE if b - a > 100 else MARK, size - at), at)
+                at = at + len(piece) if piece else size
+                ready += reader.feed(piece)
+                if at >= size:
+                    ready += reader.finish()
+                if damage is not None:
+                    damage += reader.damage[seen:]
+
+    def backwards(
+        self, fd: int, size: int, spans: Sequence[tuple[int, int]], damage: list[Damage] | None
+    ) -> Iterator[Record]:
+        """The same, the newest first: from one known place to the next, each stretch read forwards."""
+        for a, b in reversed(spans):
+            stop, upto = size, b
+            while stop > 0 and upto >= a:
+                for seq, offset in self._places(upto, 16):
+                    reader = self._reader(fd, seq, offset)
+                    records: list[Record] = []
+                    at = offset
+                    while at < stop and (reader.seq is None or reader.seq < upto):
+                        piece = self._disk.read(fd, min(PIECE, stop - at), at)
+                        if not piece:
+                            break
+                        at += len(piece)
+                        records += reader.feed(piece)
+                    if at >= size:
+                        records += reader.finish()
+                    if damage is not None:
+                        damage += reader.damage
+                    yield from (record for record in reversed(records) if a <= record.seq <= upto)
+                    stop, upto = offset, min(upto, seq - 1)
+                    if upto < a:
+                        break
+
+    def _reader(self, fd: int, seq: int, offset: int) -> Scan:
+        if offset == 0:
+            return Scan()
+        return Scan(offset, state_after(self._disk.read(fd, 19, offset - 19)), seq - 1)

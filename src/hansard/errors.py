@@ -107,8 +107,9 @@ class NotAStore(HansardError, OSError):
     """There is no store. With `missing` there is nothing at all; else there are other things, and nothing of
     them was touched."""
 
-    def __init__(self, message: str, *, missing: bool = False) -> None:
+    def __init__(self, message: str, *, path: str = "", missing: bool = False) -> None:
         super().__init__(message)
+        self.path = path
         self.missing = missing
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -277,7 +277,7 @@ def state_after(end: bytes) -> int | None:
     2868382108
     """
     claimed = _claimed(end)
-    return None if claimed is None else crc32(end[-_SEAL - 1 :], claimed)
+    return None if claimed is None else _state(claimed)
 
 
 _hex8 = re.compile(rb"[0-9a-f]{8}").fullmatch
@@ -327,13 +327,14 @@ class Scan:
         self.seq: int | None = seq
         self.damage: list[Damage] = []
         self.unterminated = False  # the last record lacks only its newline
-        self._seeds = [] if state is None else [state]
+        self._seeds = [] if state is None else [state]  # what the next line's checksum may go on from
         self._doubt = state is None  # what stands before the next line is not known good
         self._at = offset  # the offset of the next line
         self._next = seq  # the seq of the last line that was accepted, given out or not
         self._pieces: list[bytes] = []  # a line that has not ended yet
         self._open: list[Record] = []  # a batch of which more is to come
         self._open_at = offset
+        self._held: _Held | None = None  # a line that the next one has to vouch for
         self._suspect: list[Damage] = []  # damage, if good records follow; else part of the torn tail
 
     def feed(self, data: bytes) -> list[Record]:
@@ -353,20 +354,22 @@ class Scan:
         return self._block(block)
 
     def finish(self) -> list[Record]:
-        """To be called at the end of the log: a last line whose newline alone is missing still counts."""
-        if not self._pieces:
-            return []
-        line = b"".join(self._pieces)
-        claimed = _claimed(line + b"\n")
-        if claimed is None or all(crc32(line[:-_SEAL], seed) != claimed for seed in self._seeds):
-            return []
-        self._pieces.clear()
-        records = self._block(line + b"\n")
-        self._at -= 1
-        if self.end > self._at:
-            self.end = self._at
-            self.unterminated = True
-        return records
+        """To be called at the end of the log: what only waited for more counts now, and so does a last line
+        whose newline alone is missing."""
+        found: list[Record] = []
+        if self._pieces:
+            line = b"".join(self._pieces)
+            claimed = _claimed(line + b"\n")
+            if claimed is not None and any(crc32(line[:-_SEAL], seed) == claimed for seed in self._seeds):
+                self._pieces.clear()
+                found = self._block(line + b"\n")
+                self._at -= 1
+                if self.end > self._at:
+                    self.end = self._at
+                    self.unterminated = True
+        if self._held is not None:
+            self._vouch(self._held, found)
+        return found
 
     @property
     def torn(self) -> int:
@@ -422,66 +425,93 @@ class Scan:
         return left == 0
 
     def _line(self, line: bytes, found: list[Record]) -> None:
-        at, self._at = self._at, self._at + len(line)
         text = line.rstrip(b"\r\n ") + b"\n"  # an editor may have changed the end of a line
         claimed = _claimed(text)
-        try:
-            record = parse(text)
-        except (ValueError, RecursionError):
-            record = None
+        record = _parsed(text)
+        if record is None and self._unglued(line, found):
+            return
+        at, self._at = self._at, self._at + len(line)
         if claimed is None or record is None:
-            self._doubted(
-                at, line, "illegible", "blank line" if not line.strip() else "no record can be read"
-            )
+            if self._held is not None:
+                self._vouch(self._held, found)
+            self._note("illegible", at, line, "no record can be read" if line.strip() else "a blank line")
+            self._doubt = True
             if claimed is not None:
-                self._seeds = [crc32(text[-_SEAL - 1 :], claimed)]
+                self._seeds = [_state(claimed)]
             return
-        sums = [crc32(memoryview(text)[: -_SEAL - 1], seed) for seed in self._seeds]
+        front = memoryview(text)[: -_SEAL - 1]
+        if self._held is not None:
+            if crc32(front, self._held.state) == claimed and record.seq > self._held.record.seq:
+                self._vouch(self._held, found)
+            else:
+                self._refuse(self._held)
+        sums = [crc32(front, seed) for seed in self._seeds]
         follows = self._next is None or record.seq > self._next
-        verified = claimed in sums and follows
-        if not verified and not (self._doubt and follows):
-            detail = "its checksum is wrong" if follows else f"record {record.seq} does not belong here"
-            self._doubted(at, line, "altered", detail)
-            # either its content was altered or its checksum: the next line tells which
-            self._seeds = [crc32(text[-_SEAL - 1 :], claimed)]
-            self._seeds += [crc32(b',"sum":"%08x"}\n' % s, s) for s in sums[:1]]
-            return
-        if not verified:
+        if claimed not in sums or not follows:
+            if not follows or not self._doubt:
+                held = _Held(record, at, line, _state(claimed), sums[:1])
+                if follows and self._next is not None and record.seq > self._next + 1:
+                    self._held = held  # a line before it may be missing, or its seq may have been altered
+                else:
+                    self._refuse(held)
+                return
             self._note("unverified", at, line, f"record {record.seq}: what stands before it is not intact")
         elif text != line:
             self._note("line-end", at, line, f"record {record.seq}: its line does not end in one newline")
+        self._accept(record, at, at + len(line), _state(claimed), found)
+
+    def _unglued(self, line: bytes, found: list[Record]) -> bool:
+        """Reads a line that has lost its end and runs into the next one, if it is one."""
+        for match in _seals(line):
+            first, rest = line[: match.end()], line[match.end() :]
+            begin = rest.find(b'{"kind":')
+            if begin >= 0 and _parsed(first + b"\n") is not None:
+                self._line(first, found)
+                self._at += begin
+                self._line(rest[begin:], found)
+                return True
+        return False
+
+    def _vouch(self, held: _Held, found: list[Record]) -> None:
+        """Accepts a line that does not go on from the one before it: that must be missing."""
+        self._held = None
+        record = held.record
+        self._note("unverified", held.at, held.line, f"record {record.seq}: what stood before it is missing")
+        self._accept(record, held.at, held.at + len(held.line), held.state, found)
+
+    def _refuse(self, held: _Held) -> None:
+        """A line that reads, but is not what was written there."""
+        self._held = None
+        follows = self._next is None or held.record.seq > self._next
+        wrong = "its checksum is wrong" if follows else f"record {held.record.seq} does not belong here"
+        self._note("altered", held.at, held.line, wrong)
+        self._doubt = True
+        # either its content was altered, or its checksum, or it does not belong here at all
+        self._seeds = [held.state, *map(_state, held.sums), *self._seeds[:1]]
+
+    def _accept(self, record: Record, at: int, end: int, state: int, found: list[Record]) -> None:
         expected = None if self._next is None else self._next + 1
         if expected is not None and record.seq != expected and not _fills(record, expected):
-            missing = (
-                f"records {expected} to {record.seq - 1}"
-                if record.seq - 1 > expected
-                else (f"record {expected}")
-            )
-            self._note("gap", at, b"", f"{missing} missing")
-        state = crc32(text[-_SEAL - 1 :], claimed)
+            last = record.seq - 1
+            which = f"record {expected} is" if last == expected else f"records {expected} to {last} are"
+            self._note("gap", at, b"", f"{which} missing")
         self._seeds, self._doubt, self._next = [state], False, record.seq
-        self._accept(record, at, state, found)
-
-    def _accept(self, record: Record, at: int, state: int, found: list[Record]) -> None:
         batch = record.batch
         if self._open and batch != self._open[0].batch:
             self._broken(at)
         if batch is None or batch[1] <= 1:
-            self._give([record], state, found)
-        elif not self._open:
-            if record.seq != batch[0]:
-                self._note(
-                    "batch", at, b"", f"record {record.seq} belongs to a write of which a part is missing"
-                )
-                return
-            self._open, self._open_at = [record], at
-        else:
+            self._give([record], end, state, found)
+        elif self._open:
             self._open.append(record)
             if len(self._open) == batch[1]:
                 records, self._open = self._open, []
-                self._give(records, state, found)
+                self._give(records, end, state, found)
+        elif record.seq == batch[0]:
+            self._open, self._open_at = [record], at
+        else:
+            self._note("batch", at, b"", f"record {record.seq} is of a write of which a part is missing")
 
-    def _give(self, records: list[Record], state: int, found: list[Record]) -> None:
+    def _give(self, records: list[Record], end: int, state: int, found: list[Record]) -> None:
         for record in records:
             if record.kind[:1] == "!":
                 raise NewerFormat(
@@ -491,32 +521,47 @@ class Scan:
         found += records
         self.damage += self._suspect
         self._suspect = []
-        self.end, self.state, self.seq = self._at, state, records[-1].seq
+        self.end, self.state, self.seq = end, state, records[-1].seq
 
     def _broken(self, at: int) -> None:
         first, n = self._open[0].batch or (0, 0)
+        left = len(self._open)
+        self._open = []
+        detail = f"a write of records {first} to {first + n - 1}, of which {left} are left"
         self._suspect.append(
             Damage(
-                kind="batch",
-                offset=self._open_at,
-                length=at - self._open_at,
-                seq=self._last_good(),
-                detail=f"a write of records {first} to {first + n - 1}, of which {len(self._open)} are left",
+                kind="batch", offset=self._open_at, length=at - self._open_at, seq=first - 1, detail=detail
             )
         )
-        self._open = []
-
-    def _doubted(self, at: int, line: bytes, kind: str, detail: str) -> None:
-        self._note(kind, at, line, detail)
-        self._doubt = True
 
     def _note(self, kind: str, at: int, line: bytes, detail: str) -> None:
-        self._suspect.append(
-            Damage(kind=kind, offset=at, length=len(line), seq=self._last_good(), detail=detail)
-        )
+        seq = -1 if self._next is None else self._next
+        self._suspect.append(Damage(kind=kind, offset=at, length=len(line), seq=seq, detail=detail))
 
-    def _last_good(self) -> int:
-        return -1 if self._next is None else self._next
+
+class _Held(NamedTuple):
+    """A line that reads, whose checksum does not go on from the line before it."""
+
+    record: Record
+    at: int
+    line: bytes
+    state: int
+    sums: list[int]
+
+
+_seals = re.compile(rb',"sum":"[0-9a-f]{8}"\}(?!\n?$)').finditer
+
+
+def _parsed(text: bytes) -> Record | None:
+    try:
+        return parse(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _state(claimed: int) -> int:
+    """The checksum's state after a line that claims this sum."""
+    return crc32(b',"sum":"%08x"}\n' % claimed, claimed)
 
 
 def _fills(record: Record, expected: int) -> bool:

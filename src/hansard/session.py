@@ -24,7 +24,7 @@ from hansard.errors import (
     InvalidPayload,
     SessionNotFound,
 )
-from hansard.records import Damage, Draft, Record, freeze, utc
+from hansard.records import Damage, Draft, Record, encode, freeze, utc
 from hansard.views import head as heads
 from hansard.views import history as views
 from hansard.views.head import Head
@@ -35,6 +35,11 @@ from hansard.views.usage import advance as advance_usage
 if TYPE_CHECKING:
     from hansard.engines import Engine, Lease
     from hansard.store import Store
+
+
+_TRIES = 50
+"""How often a change of the history is computed anew when others write meanwhile, on an engine that cannot
+keep them out."""
 
 
 class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -340,8 +345,11 @@ class Session(View):
         with self._mutex:
             self._check()
             if self._begin is None:
-                with self._closing():
+                try:
                     self._engine.flush(self._head.id)
+                except HansardError as error:
+                    self._met(error)
+                    raise
                 self._unsynced = False
 
     def save(self) -> None:
@@ -354,8 +362,8 @@ class Session(View):
             now = self._store._now()
             for draft in drafts:
                 draft.at = now
-            with self._closing():
-                records = self._create(drafts, expect)
+            try:
+                records = None if self._begin is None else self._create(drafts, expect)
                 if records is None:
                     records = self._engine.append(
                         self._head.id,
@@ -365,6 +373,9 @@ class Session(View):
                         lease=self._lease,
                         uid=self._head.uid,
                     )
+            except HansardError as error:
+                self._met(error)
+                raise
             self._stale = self._wrote = True
             self._unsynced = not durable
             for record in records:
@@ -397,9 +408,8 @@ class Session(View):
             self._begin, self._born = None, False
             if expect is not None:
                 raise Conflict(f"session {self._head.id!r} was created meanwhile", seq=0) from None
-            head = self._engine.head(self._head.id)
-            self._head, self._seq = head, head.seq
-            self._know(head)
+            self._head = self._engine.head(self._head.id)
+            self._seq, self._known, self._after = self._head.seq, [], -1  # nothing of it was given out
             return None
         self._begin = None
         self._seq, self._known, self._after = 0, [(0, 0)], -1
@@ -412,19 +422,18 @@ class Session(View):
         """Writes the session itself, if nothing is written yet."""
         with self._mutex:
             self._check()
-            with self._closing():
+            try:
                 self._create([])
+            except HansardError as error:
+                self._met(error)
+                raise
 
-    @contextmanager
-    def _closing(self) -> Iterator[None]:
+    def _met(self, error: HansardError) -> None:
         """After a failed sync this handle cannot go on."""
-        try:
-            yield
-        except HansardError as error:
-            if error.closes:
-                self._closed = True
+        if error.closes:
+            self._closed = True
+            with suppress(HansardError):
                 self._release()
-            raise
 
     # -- what the model sees
 
@@ -606,10 +615,14 @@ class Session(View):
             if first is not None:
                 return first
             known, rest = self._sight(upto)
-            for attempt in range(3):
+            for attempt in range(_TRIES):
                 chosen = parts(known)
                 if chosen is None or (not always and chosen == views.parts_of(known) and not extra):
                     return None
+                if self._begin is not None:
+                    self._exist()
+                    known, rest = self._sight(upto)
+                    chosen = parts(known)
                 if target is not None:
                     rest = [entry for entry in rest if entry.place not in target]
                 new: list[Any] = []
@@ -618,15 +631,14 @@ class Session(View):
                 data = {"op": call["op"], "parts": [*chosen, *views.parts_of(rest)], **extra}
                 if id is not None:
                     data["call"] = views.digest(call)
-                self._exist()
-                draft = Draft(kind="history", data=msgspec.Raw(freeze(data)[0]), id=id)
+                draft = Draft(kind="history", data=msgspec.Raw(encode(data)), id=id)
                 drafts = [draft, *message_list(new, default_model=self._head.model)]
                 try:
                     record, *_ = written = self._write(drafts, expect=self._seq)
                 except Conflict as conflict:
                     if conflict.first is not None:
                         return self._judge(conflict.first, call)
-                    if attempt == 2:
+                    if attempt == _TRIES - 1:
                         raise
                     known, rest = self._sight(upto)
                     continue
@@ -640,15 +652,12 @@ class Session(View):
     @contextmanager
     def _steady(self) -> Iterator[None]:
         """The lease, for as long as the history is worked on, and no other writer where that can be had."""
-        if self._begin is not None:
-            yield
-            return
         self._check()
         lent = None
         if self._lease is None:
             lent = self._lease = self._engine.lease(self._head.id)
         try:
-            if "alone" in self._engine.capabilities:
+            if self._begin is None and "alone" in self._engine.capabilities:
                 with self._engine.alone(self._head.id):
                     yield
             else:
@@ -749,7 +758,7 @@ class Session(View):
             {name: value for name, value in given.items() if value is not msgspec.UNSET}, self._store
         )
         if meta is not None:
-            fields["meta"] = dict(meta)
+            fields["meta"] = frozen_meta(meta)
         gone = [unset] if isinstance(unset, str) else list(unset)
         for name in gone:
             if not name.startswith("meta.") and name not in (*given, "meta", "summary"):
@@ -778,7 +787,7 @@ class Session(View):
         data: dict[str, Any] = {"set": fields} if fields or not unset else {}
         if unset:
             data["unset"] = list(unset)
-        draft = Draft(kind="meta", data=msgspec.Raw(freeze(data)[0]), id=record_id(id))
+        draft = Draft(kind="meta", data=msgspec.Raw(encode(data)), id=record_id(id))
         return self._write([draft], expect=expect)[0]
 
     # -- the end
@@ -932,14 +941,25 @@ def head_fields(given: Mapping[str, Any], store: Store) -> dict[str, Any]:
             labels = [value] if isinstance(value, str) else list(value or ())
             fields[name] = sorted({_text(label, "$.labels") for label in labels})
         elif name == "meta":
-            if not isinstance(value, Mapping):
-                raise InvalidPayload("$.meta", f"{type(value).__name__}; it is an object")
-            fields[name] = dict(value)
+            fields[name] = frozen_meta(value)
         elif name == "pinned":
             fields[name] = bool(value)
         else:
             fields[name] = None if value is None else _text(value, f"$.{name}")
     return fields
+
+
+def frozen_meta(meta: Any) -> dict[str, Any]:
+    """Metadata as it is kept: any JSON under names."""
+    if not isinstance(meta, Mapping):
+        raise InvalidPayload("$.meta", f"{type(meta).__name__}; it is an object")
+    frozen = {}
+    for name, value in meta.items():
+        try:
+            frozen[_text(name, "$.meta")] = freeze(value)[1]
+        except InvalidPayload as error:
+            raise InvalidPayload(f"$.meta.{name}{error.path[1:]}", error.reason) from None
+    return frozen
 
 
 def _text(value: Any, path: str) -> str:

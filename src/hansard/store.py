@@ -311,7 +311,10 @@ class Store:
                 return self._engine.head(check_id(candidate)).id
         found: dict[str, str] = {}
         total = 0
-        for prefix in (text, PREFIX + text):
+        if not _encodes(text):
+            raise SessionNotFound(text)
+        # a text that `sess_` itself begins with already stands for all that begins with `sess_`
+        for prefix in (text,) if PREFIX.startswith(text) else (text, PREFIX + text):
             query = Query(prefix=prefix, anywhere=True, empty=True, limit=10, now=self._now())
             some = self._engine.heads(query)
             total += len(some) if len(some) < 10 else self._engine.count(query)
@@ -435,9 +438,9 @@ class Store:
         if name == "active":
             found = self.active()
         else:
-            found = self._engine.names(name.split("/")[0])[0].get(name)
+            found = None
             with suppress(SessionNotFound, InvalidId):
-                found = None if found is None else self._engine.head(check_id(found)).id
+                found = self._engine.head(check_id(self._engine.names(name.split("/")[0])[0].get(name))).id
         if found is None:
             raise SessionNotFound(text, f"no session is named {text!r}")
         return found
@@ -528,7 +531,7 @@ class Store:
 
     def _begin(self, name: str, fields: Mapping[str, Any]) -> Draft:
         data = {"id": name, "uid": secrets.token_hex(8), "format": FORMAT, **head_fields(fields, self)}
-        return Draft(kind="session", data=msgspec.Raw(freeze(data)[0]), at=self._now())
+        return Draft(kind="session", data=msgspec.Raw(encode(data)), at=self._now())
 
     def _new(
         self,
@@ -570,6 +573,15 @@ _FIELDS = ("agent", "model", "title", "workspace", "vendor", "endpoint", "labels
 
 def _given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _encodes(text: str) -> bool:
+    """Whether it is valid Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _cursor(order: str, place: int, id: str) -> str:

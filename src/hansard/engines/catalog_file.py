@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from hansard.engines.catalog import Catalog
 from hansard.engines.disk import Disk, problem
-from hansard.errors import StoreUnavailable
+from hansard.errors import Closed, StoreUnavailable
 from hansard.ids import new_id
 
 T = TypeVar("T")
@@ -33,6 +33,7 @@ class CatalogFile:
         self._catalog: Catalog | None = None
         self._inode = 0
         self._lock: int | None = None
+        self._closed = False
         self.generation = 0  # changes with every catalog: what was known of an older one is void
         self.in_memory = False
         self.trusted = False
@@ -53,16 +54,27 @@ class CatalogFile:
                     if catalog is self._catalog:
                         self._replace(error)
 
-    def checked(self, *, flagged: bool) -> None:
+    def behind(self) -> bool:
+        """Whether rows may say less than their logs without being marked."""
+        self._open()
+        return not self.trusted or self.in_memory or self._flagged()
+
+    def checking(self) -> None:
+        """Every row is about to be compared with its log; what a writer flags from now on is new."""
+        if self.in_memory:
+            return
+        self.use(lambda catalog: catalog.state_fact("boot", ""))  # until that is through
+        if self._flagged() and not self._readonly:
+            with suppress(OSError):
+                self._disk.unlink(self._path("catalog.check"))
+
+    def checked(self) -> None:
         """Every row has been compared with its log."""
         if not self.in_memory:
             self.use(lambda catalog: catalog.state_fact("boot", self._disk.boot()))
-            if flagged and not self._readonly:
-                with suppress(OSError):
-                    self._disk.unlink(self._path("catalog.check"))
         self.trusted = True
 
-    def flagged(self) -> bool:
+    def _flagged(self) -> bool:
         """Whether a writer could not tell the catalog."""
         return self._disk.look(self._path("catalog.check")) is not None
 
@@ -78,6 +90,7 @@ class CatalogFile:
             if self._lock is not None:
                 self._disk.close(self._lock)
                 self._lock = None
+            self._closed = True
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -92,6 +105,8 @@ class CatalogFile:
 
     def _open(self) -> Catalog:
         with self._mutex:
+            if self._closed or self._disk.inherited:
+                raise Closed(f"the store in {self._root} is closed")
             path = self._disk.database(self._path("catalog.db"))
             if self._catalog is not None:
                 if self.in_memory or path == IN_MEMORY:
@@ -130,7 +145,7 @@ class CatalogFile:
             catalog.close()
             raise
         self._catalog, self._inode = catalog, 0 if found is None else found.inode
-        self.trusted = same and boot == self._disk.boot() and not self.flagged()
+        self.trusted = same and boot == self._disk.boot() and not self._flagged()
         return catalog
 
     def _begin(self, path: str) -> None:

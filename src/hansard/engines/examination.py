@@ -73,7 +73,11 @@ def _log(files: Files, log: Log) -> Iterator[Finding]:
         for record in reader.feed(piece):
             log.advance(record)
     length, state = reader.end, reader.state
-    loose = reader.finish()
+    rest = reader.finish()
+    if not reader.unterminated:
+        length, state = reader.end, reader.state
+        for record in rest:
+            log.advance(record)
     for wrong in reader.damage:
         yield Finding(
             kind="damage",
@@ -91,8 +95,9 @@ def _log(files: Files, log: Log) -> Iterator[Finding]:
             remedy="nothing was acknowledged; it is taken over when the session is created again",
         )
         return
-    if loose or reader.torn:
-        left = "the last line lacks its newline" if loose else f"{reader.torn} bytes of a write cut short"
+    if reader.unterminated or reader.torn:
+        cut = f"{reader.torn} bytes of a write cut short"
+        left = "the last line lacks its newline" if reader.unterminated else cut
         yield Finding(
             kind="torn",
             session=log.session,

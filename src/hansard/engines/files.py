@@ -91,7 +91,7 @@ class Files:
                 "URL (file:…?network=yes) if only one machine ever opens it"
             )
         if self.disk.look(self.root) is not None and not self.disk.is_folder(self.root):
-            raise NotAStore(f"{self.root} is a file; a store is a folder of its own")
+            raise NotAStore(f"{self.root} is a file; a store is a folder of its own", path=self.root)
         raw = self.disk.read_file(self.path("hansard.json"))
         if raw is None:
             others = sorted(set(self.disk.names(self.root)) - IGNORED)
@@ -99,11 +99,14 @@ class Files:
                 listed = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
                 raise NotAStore(
                     f"{self.root} has no hansard.json but other things in it ({listed}); it was left as it "
-                    "is. Choose an empty or new folder, or bring hansard.json back if this was a store"
+                    "is. Choose an empty or new folder, or bring hansard.json back if this was a store",
+                    path=self.root,
                 )
             if self.readonly or not create:
                 raise NotAStore(
-                    f"there is no store at {self.root} yet; the first session begins one", missing=True
+                    f"there is no store at {self.root} yet; the first session begins one",
+                    path=self.root,
+                    missing=True,
                 )
             raw = self._begin_root()
         try:
@@ -360,7 +363,8 @@ class Files:
         so that nobody can find it exact meanwhile."""
         session = log.session
         if lease is None:
-            if not self.catalog.use(lambda catalog: catalog.is_open(session)):
+            known = self.catalog.use(lambda catalog: catalog.is_open(session))
+            if not known or self.catalog.in_memory:
                 self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
         elif not lease.marked:
             self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
@@ -383,15 +387,20 @@ class Files:
         if log.depth:
             log.depth += 1
         else:
-            with self._told(log.path):
+            try:
                 self._lock(log)
+            except HansardError:
+                raise
+            except OSError as error:
+                raise problem(error, log.path) from error
         if uid is not None and log.head is not None and log.head.uid != uid:
             self._let_go(log)
             raise _replaced(log.session)
 
     def _lock(self, log: Log) -> None:
         while True:
-            log.attach()
+            if log.fd is None:
+                log.attach()
             fd = log.fd
             assert fd is not None
             if not log.writable:
@@ -428,7 +437,7 @@ class Files:
                 log.end = log.floor = size
                 return
         log.fold(size)
-        if log.loose is not None:
+        if log.loose:
             self.disk.write(fd, b"\n")
             size += 1
             log.fold(size)
@@ -508,8 +517,8 @@ class Files:
     def head(self, session: str) -> Head:
         with self._using(session) as log:
             found = heads.copy(self._current(log))
-            if log.loose is not None:
-                heads.advance(found, log.loose)
+            for record in log.loose:
+                heads.advance(found, record)
             return found
 
     def damage(self, session: str) -> list[Damage]:
@@ -555,7 +564,7 @@ class Files:
                     break
                 self.disk.close(fd)  # it was replaced between two looks
                 log.detach()
-        last_seq = head.seq if log.loose is None else log.loose.seq
+        last_seq = log.loose[-1].seq if log.loose else head.seq
         wanted = [(0, last_seq)] if spans is None else spans
         way = log.backwards if reverse else log.forwards
         return _Stream(self.disk, fd, log.path, way(fd, stat.size, wanted, damage), kinds, limit)
@@ -579,12 +588,10 @@ class Files:
     def settle(self) -> None:
         """Brings every row that may be behind up to date."""
         self._alive()
-        open_ids = self.catalog.use(lambda catalog: catalog.open_ids())
-        if not self.catalog.trusted or self.catalog.in_memory:
+        if self.catalog.behind():
             with self._told(self.path("sessions")):
                 self._check()
-            open_ids = self.catalog.use(lambda catalog: catalog.open_ids())
-        for session, touched in open_ids:
+        for session, touched in self.catalog.use(lambda catalog: catalog.open_ids()):
             with self._using(session) as log:
                 try:
                     self._current(log, save=True)
@@ -605,7 +612,7 @@ class Files:
     def _close_row(self, log: Log) -> None:
         """The row is exact if nobody is writing: no lock file, and the append lock is free."""
         fd = log.fd
-        if self.readonly or fd is None or not log.writable or log.depth or log.loose is not None:
+        if self.readonly or fd is None or not log.writable or log.depth or log.loose:
             return
         if not self.disk.lock(fd):
             return
@@ -620,7 +627,7 @@ class Files:
         """Compares every row with its log: after a reboot, and whenever the catalog may be behind."""
         if not self.readonly:
             self._leases.sweep()
-        flagged = self.catalog.flagged()
+        self.catalog.checking()
         known = self.catalog.use(lambda catalog: catalog.known())
         for session in self.sessions():
             log = self.new_log(session)
@@ -641,7 +648,7 @@ class Files:
         for session in known:
             if self.disk.look(self._log_path(session)) is None:
                 self.catalog.use(lambda catalog, id=session: catalog.drop(id))  # type: ignore[misc]
-        self.catalog.checked(flagged=flagged)
+        self.catalog.checked()
 
     def sessions(self) -> Iterator[str]:
         """The ids of all logs in the folder; what is not ours is passed over."""

@@ -62,7 +62,7 @@ class Log:
         self._marked = 0
         self._anew = True  # what the catalog has of it does not count
         self.head: Head | None = None
-        self.loose: Record | None = None  # a last record that lacks its newline
+        self.loose: list[Record] = []  # what the last line says, where that lacks its newline
         self.damage: list[Damage] = []
         self.folded = 0  # how far the head goes: place, checksum, last seq
         self.folded_state = 0
@@ -108,24 +108,30 @@ class Log:
             self._unfold()
             self._begin(size)
             self._generation = self._catalog.generation  # asking for the row may have opened a new one
-        self.loose = None
+        self.loose = []
         if size > self.folded:
             reader = Scan(self.folded, self.folded_state, self.folded_seq)
             for piece in self._pieces(self.folded, size):
-                for record in reader.feed(piece):
-                    self.advance(record)
-                self.folded, self.folded_state = reader.end, reader.state or 0
-                self.folded_seq = -1 if reader.seq is None else reader.seq
+                self._take(reader, reader.feed(piece))
                 if self.folded - self._marked >= MARK:
                     self._marks.append((self.folded_seq + 1, self.folded))
                     self._marked = self.folded
+            end = reader.end
+            rest = reader.finish()
+            if reader.unterminated:
+                self.loose = rest
+            elif reader.end > end:
+                self._take(reader, rest)
             self.damage += reader.damage
-            loose = reader.finish()
-            if loose and reader.unterminated:
-                self.loose = loose[-1]
         if self.head is None:
             raise SessionNotFound(self.session)
         return self.head
+
+    def _take(self, reader: Scan, records: list[Record]) -> None:
+        for record in records:
+            self.advance(record)
+        self.folded, self.folded_state = reader.end, reader.state or 0
+        self.folded_seq = -1 if reader.seq is None else reader.seq
 
     def advance(self, record: Record) -> None:
         """Takes the head past one record."""
@@ -219,8 +225,9 @@ class Log:
 
     def seq_of(self, id: str) -> int | None:
         """Where the record with this id stands. Only as far as the log was folded."""
-        if self.loose is not None and self.loose.id == id:
-            return self.loose.seq
+        for record in self.loose:
+            if record.id == id:
+                return record.seq
         seq = self._ids.get(id)
         n = self._n
         if seq is None and n is not None and not self._anew:

@@ -146,7 +146,7 @@ class Elsewhere:
     def __init__(self, world: World, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         call = {"make": _found_at(world.make), "place": world.place, "work": _found_at(work)}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.world", json.dumps({**call, "arguments": arguments})],
+            [sys.executable, "-c", _BEGIN, json.dumps({**call, "arguments": arguments})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -234,7 +234,8 @@ def _find(module: str, file: str, name: str) -> Any:
     return found
 
 
-def _main() -> None:
+def _answer() -> None:
+    """What runs in the other process."""
     call = json.loads(sys.argv[1])
     work, make = _find(*call["work"]), _find(*call["make"])
     try:
@@ -245,5 +246,4 @@ def _main() -> None:
         raise
 
 
-if __name__ == "__main__":
-    _main()
+_BEGIN = f"from {__name__} import _answer; _answer()"

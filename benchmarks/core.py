@@ -1,0 +1,225 @@
+"""The file engine against the disk: appending, growing, resuming, listing."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+import hansard
+from benchmarks.measure import Figure, alternate, best, folder, messages, spread, timed
+from hansard.session import Session
+
+ONE = {"role": "user", "content": "What does the log say about line 40 of this file? " * 26}
+
+
+def append() -> Iterator[Figure]:
+    """One writer, one message at a time, beside a raw write and sync of the same bytes."""
+    with folder() as place, hansard.open(place / "store") as store, store.create(agent="bench") as session:
+        session.append(ONE)
+        log = next((place / "store" / "sessions").iterdir())
+        line = log.read_bytes().splitlines(keepends=True)[1]
+        raw = os.open(place / "raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+        def write(n: int, sync: bool) -> float:
+            def loop() -> None:
+                for _ in range(n):
+                    os.write(raw, line)
+                    if sync:
+                        os.fdatasync(raw)
+
+            return timed(loop) / n
+
+        def ours(n: int, durable: bool) -> float:
+            def loop() -> None:
+                for _ in range(n):
+                    session.append(ONE, durable=durable)
+
+            return timed(loop) / n
+
+        limit, took = alternate(lambda: write(200, True), lambda: ours(200, True), 15)
+        a, b = statistics.median(limit), statistics.median(took)
+        yield Figure("Append", "durable, one writer", 1 / b, "/s", 1 / a, a / b, 0.90, spread=spread(took))
+        limit, took = alternate(lambda: write(3000, False), lambda: ours(3000, False), 7)
+        a, b = statistics.median(limit), statistics.median(took)
+        yield Figure("Append", "durable=False", 1 / b, "/s", 1 / a, a / b, 0.17, spread=spread(took))
+
+        many = list(messages(1000))
+
+        def raw_batch() -> float:
+            def once() -> None:
+                os.write(raw, b"".join(msgspec.json.encode(m) + b"\n" for m in many))
+                os.fdatasync(raw)
+
+            return timed(once)
+
+        limit, took = alternate(raw_batch, lambda: timed(lambda: session.extend(many)), 9)
+        a, b = statistics.median(limit), statistics.median(took)
+        yield Figure("Append", "extend of 1,000 messages", 1000 / b, "/s", 1000 / a, a / b, 0.30, spread=spread(took))
+        os.close(raw)
+
+
+def growth(full: bool) -> Iterator[Figure]:
+    """The same append late in a long session, and in a store of many sessions."""
+    length, count = (100_000, 100_000) if full else (20_000, 2_000)
+    with folder() as place, hansard.open(place / "store") as store:
+        with store.create() as short, store.create() as long:
+            short.append(ONE)
+            fill(long, length)
+            early, late = alternate(lambda: appends(short), lambda: appends(long), 12)
+            ratio = statistics.median(late) / statistics.median(early)
+            yield Figure("Cost growth", f"append at message {length:,} against the first", ratio, "×", None, None, 1.1, False)
+        before = [timed(lambda: one_more(store)) for _ in range(100)]
+        for i in range(count):
+            with store.create(f"s{i}") as session:
+                session.append(ONE, durable=False)
+        after = [timed(lambda: one_more(store)) for _ in range(100)]
+        ratio = statistics.median(after) / statistics.median(before)
+        yield Figure("Cost growth", f"new session, one message, among {count:,}", ratio, "×", None, None, 1.1, False)
+
+
+def appends(session: Session, n: int = 100) -> float:
+    def loop() -> None:
+        for _ in range(n):
+            session.append(ONE)
+
+    return timed(loop) / n
+
+
+def one_more(store: hansard.Store) -> None:
+    with store.create() as session:
+        session.append(ONE)
+
+
+def fill(session: Session, n: int) -> None:
+    part: list[object] = []
+    for message in messages(n):
+        part.append(message)
+        if len(part) == 500:
+            session.extend(part, durable=False)
+            part = []
+    session.extend(part, durable=False)
+    session.flush()
+
+
+def resume(full: bool) -> Iterator[Figure]:
+    """What the model sees after a checkpoint, in a short and in a long session; and loading everything."""
+    length = 1_000_000 if full else 50_000
+    with folder() as place:
+        took = {}
+        for n in (1_000, length):
+            with hansard.open(place / "store") as store, store.create(f"s{n}") as session:
+                fill(session, n)
+                session.truncate(200, pairs=False)
+        with hansard.open(place / "store") as store:
+            for n in (1_000, length):
+
+                def history(n: int = n) -> None:
+                    with store.open(f"s{n}", activate=False) as session:
+                        assert len(session.history()) == 200
+
+                history()
+                took[n] = best(history, 15)
+            yield Figure("Resume", f"open and history, 200 live of {length:,}", took[length] * 1e3, "ms", None, None, 3.0, False)
+            yield Figure("Resume", f"the same against 200 live of 1,000", took[length] / took[1_000], "×", None, None, 1.2, False)
+            view = store.read(f"s{length}")
+            last = best(lambda: list(view.records(limit=50, reverse=True)), 15)
+            yield Figure("Resume", "the last 50 records", last * 1e3, "ms", None, None, 2.0, False)
+        with hansard.open(place / "store") as store:
+            with store.open(f"s{length}") as session:
+                session.rewind(session.seq - 1)
+            view = store.read(f"s{length}")
+            log = (place / "store" / "sessions" / f"s{length}.jsonl").read_bytes()
+            lines = msgspec.json.Decoder()
+            limit, ours = alternate(
+                lambda: timed(lambda: lines.decode_lines(log)), lambda: timed(view.history), 3 if full else 5
+            )
+            a, b = statistics.median(limit), statistics.median(ours)
+            size = len(log) / 1e6
+            yield Figure("Resume", f"load {length:,} messages", size / b, "MB/s", size / a, a / b, 0.7)
+
+
+def lists(full: bool) -> Iterator[Figure]:
+    """The newest 50, among few and among many; in a new process; and the catalog from nothing."""
+    many = 100_000 if full else 5_000
+    took = {}
+    for n in (1_000, many):
+        with folder() as place:
+            write_sessions(place / "store", n)
+            build = timed(lambda: newest(place / "store"))
+            if n == many:
+                yield Figure("Lists", f"catalog of {n:,} sessions from their logs", n / build, "sessions/s", None, None, 10_000)
+            with hansard.open(place / "store") as store:
+                store.list()
+                took[n] = best(store.list, 31)
+            if n == many:
+                yield Figure("Lists", f"newest 50 of {n:,}", took[n] * 1e3, "ms", None, None, 3.0, False)
+                code = (
+                    "import hansard,sys,time; t=time.perf_counter();"
+                    f"hansard.open({str(place / 'store')!r}).list(); print(time.perf_counter()-t)"
+                )
+                fresh = [
+                    float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+                    for _ in range(9)
+                ]
+                yield Figure("Lists", "the same, first call of a new process", statistics.median(fresh) * 1e3, "ms", None, None, 10.0, False)
+    yield Figure("Lists", f"among {many:,} against among 1,000", took[many] / took[1_000], "×", None, None, 1.3, False)
+
+
+def newest(path: Path) -> None:
+    with hansard.open(path) as store:
+        store.list()
+
+
+def write_sessions(path: Path, n: int) -> None:
+    """Logs as the engine writes them, without its catalog and without a sync for each."""
+    from hansard.records import Draft, encode, frame, utc
+    from datetime import UTC, datetime, timedelta
+
+    hansard.open(path).close()
+    (path / "catalog.db").unlink(missing_ok=True)
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    for i in range(n):
+        id = f"s{i:06d}"
+        at = utc(begin + timedelta(seconds=i))
+        head = {"id": id, "uid": f"{i:016x}", "format": 1, "agent": f"agent{i % 7}"}
+        lines, state = frame([Draft(kind="session", data=msgspec.Raw(encode(head)), at=at)], 0, 0)
+        more, _ = frame([Draft(kind="message", data=msgspec.Raw(encode(ONE)), at=at)], 1, state)
+        (path / "sessions" / f"{id}.jsonl").write_bytes(lines + more)
+
+
+def starting() -> Iterator[Figure]:
+    """What an import and an open store cost."""
+
+    def run(code: str) -> float:
+        return timed(lambda: subprocess.run([sys.executable, "-c", code], check=True))
+
+    bare = statistics.median(run("pass") for _ in range(9))
+    imported = statistics.median(run("import hansard") for _ in range(9))
+    yield Figure("Start", "python -c 'import hansard' against 'pass'", imported / bare, "×")
+    code = (
+        "import resource; a=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "import hansard; s=hansard.open({!r}); s.list();"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss-a)/1024)"
+    )
+    with folder() as place:
+        program = [sys.executable, "-c", code.format(str(place / "store"))]
+        grown = float(subprocess.run(program, capture_output=True, check=True, text=True).stdout)
+    yield Figure("Memory", "an open store, above the interpreter", grown, "MB", None, None, 30, False)
+
+
+def disk() -> Iterator[Figure]:
+    """Bytes of log for bytes of messages."""
+    with folder() as place, hansard.open(place / "store") as store:
+        with store.create("one") as session:
+            fill(session, 5_000)
+        size = (place / "store" / "sessions" / "one.jsonl").stat().st_size
+        plain = sum(len(msgspec.json.encode(message)) for message in messages(5_000))
+        catalog = sum(path.stat().st_size for path in (place / "store").glob("catalog.db*"))
+        yield Figure("Disk", "log against the JSON of its messages", size / plain, "×", None, None, 1.15, False)
+        yield Figure("Disk", "log and catalog", (size + catalog) / plain, "×", None, None, 1.7, False)

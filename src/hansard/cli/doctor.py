@@ -1,0 +1,129 @@
+"""Whether all is well: `doctor`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from hansard.cli import screen
+from hansard.cli.options import Asked, asks, open_store
+from hansard.cli.screen import paint, plural
+
+if TYPE_CHECKING:
+    from hansard import Finding
+
+DAMAGED = 4
+
+LOSS = frozenset(("damage", "unreadable"))
+"""Kinds of findings that mean that something which was written cannot be read, or not be trusted."""
+
+HEADINGS = {
+    "damage": ("damaged place", "damaged places"),
+    "unreadable": ("log that cannot be read", "logs that cannot be read"),
+    "torn": ("write cut short by a crash", "writes cut short by a crash"),
+    "unborn": ("session whose beginning was cut short", "sessions whose beginning was cut short"),
+    "catalog": ("place where the catalog is behind", "places where the catalog is behind"),
+    "foreign": ("thing that is not ours", "things that are not ours"),
+    "aside": ("piece set aside", "pieces set aside"),
+}
+"""What a kind is called, in the order of their weight; others come last under their own name."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  hansard doctor
+  hansard doctor --store /srv/agents --json | jq '.findings[].place'
+
+\b
+Exit code: 4 where something that was written is lost or cannot be trusted, else 0.
+"""
+)
+@asks
+def doctor(asked: Asked) -> None:
+    """Check every session, and say what is wrong, where, and what to do.
+
+    Nothing is changed.
+    """
+    with open_store(asked) as store, _progress():
+        report = store.doctor()
+        url = store.url
+    lost = [finding for finding in report.findings if finding.kind in LOSS]
+    if asked.json:
+        fields = ("kind", "session", "place", "detail", "remedy")
+        screen.print_json(
+            {
+                "store": url,
+                "sessions": report.sessions,
+                "ok": not report,
+                "damaged": bool(lost),
+                "findings": [{name: getattr(f, name) for name in fields} for f in report.findings],
+            }
+        )
+    else:
+        for text in _told(report.findings, store.url):
+            click.echo(text)
+        looked = f"{plural(report.sessions, 'session')} looked at"
+        if lost:
+            sessions = {finding.session for finding in lost}
+            click.echo(paint(f"{looked}; {plural(len(sessions), 'session')} damaged.", "bad"))
+        elif report:
+            click.echo(paint(f"{looked}; nothing is lost.", "good"))
+        else:
+            click.echo(paint(f"All is well: {looked}.", "good"))
+    if lost:
+        click.get_current_context().exit(DAMAGED)
+
+
+def _told(findings: Sequence[Finding], url: str) -> Iterator[str]:
+    order = list(HEADINGS)
+    room = screen.width()
+
+    def weight(finding: Finding) -> int:
+        return order.index(finding.kind) if finding.kind in order else len(order)
+
+    for kind, group in groupby(sorted(findings, key=lambda f: (weight(f), f.kind)), key=lambda f: f.kind):
+        found = list(group)
+        heading = plural(
+            len(found), *HEADINGS.get(kind, (f"finding of kind {kind}", f"findings of kind {kind}"))
+        )
+        yield paint(screen.safe(heading), "bad" if kind in LOSS else "strong")
+        remedies = [finding.remedy for finding in found]
+        for finding, following in zip(found, [*remedies[1:], None], strict=True):
+            yield f"  {screen.line(finding.place)}"
+            yield from (f"    {part}" for part in screen.wrap(screen.line(finding.detail), room and room - 4))
+            if finding.remedy and finding.remedy != following:  # the same advice once, below the last
+                advice = screen.wrap("→ " + screen.line(finding.remedy), room and room - 2)
+                yield from (f"  {part}" for part in advice)
+        yield ""
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Says how long it has been at work, where a person waits for it."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    begun = monotonic()
+
+    def tell() -> None:
+        while not done.wait(1):
+            click.echo(f"\rLooking at every session … {monotonic() - begun:.0f} s", nl=False, err=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+        if monotonic() - begun > 1:
+            click.echo("\r\x1b[K", nl=False, err=True)

@@ -1,0 +1,106 @@
+"""What every command takes and does alike: `--store`, `--json`, opening the store, naming a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from hansard.errors import HansardError, NotAStore
+
+if TYPE_CHECKING:
+    from hansard.store import Store
+
+
+class Asked(NamedTuple):
+    """What was asked of a command beside its own options. `store` is None where nothing was said."""
+
+    store: str | None
+    json: bool
+
+
+def command_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The two options of every command, and of `hansard` itself."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
+        click.option(
+            "--store", metavar="URL", help="The store: a folder or a URL. [default: $HANSARD_STORE]"
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def asks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command its `Asked`; what was given before the command's name counts too."""
+
+    @command_options
+    @click.pass_context
+    @wraps(function)
+    def command(ctx: click.Context, *, store: str | None, as_json: bool, **rest: Any) -> Any:
+        return function(asked_of(ctx, store, as_json), **rest)
+
+    return command
+
+
+def asked_of(ctx: click.Context, store: str | None = None, as_json: bool = False) -> Asked:
+    """What was asked, here or at the root of the command."""
+    above = ctx.find_root().params
+    return Asked(store if store is not None else above.get("store"), as_json or above.get("as_json", False))
+
+
+def open_store(asked: Asked, *, create: bool = False) -> Store:
+    """The store that was asked for; it is begun only with `create`."""
+    import hansard
+
+    try:
+        return hansard.open(asked.store, create=create)
+    except HansardError:
+        raise
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--store") from None
+
+
+def open_if_there(asked: Asked) -> AbstractContextManager[Store | None]:
+    """The store, or None where nobody has begun one yet; a store that was named must be there."""
+    try:
+        return open_store(asked)
+    except NotAStore as error:
+        if asked.store is not None or not error.missing:
+            raise
+        return nullcontext()
+
+
+def when_missing(error: HansardError) -> str:
+    """What to say where there is no store at all, "" where that is not what is wrong."""
+    if not isinstance(error, NotAStore) or not error.missing:
+        return ""
+    return f"there is no store at {error.path}; see to the path, or begin one with `hansard demo`"
+
+
+def place(asked: Asked) -> str:
+    """Where the store is, or would be."""
+    from hansard.store import STORE, default_path
+
+    return asked.store or os.environ.get(STORE, "").strip() or default_path()
+
+
+def sessions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The ids that begin as typed, with their titles, for the shell; the newest first."""
+    from hansard.cli.screen import line
+
+    with suppress(Exception), open_store(asked_of(ctx, ctx.params.get("store"))) as store:
+        if incomplete.startswith("@"):
+            return [CompletionItem("@active", help="the session opened last")]
+        found = store.list(limit=200, empty=True)
+        return [
+            CompletionItem(head.id, help=line(head.title) or "(no title)")
+            for head in found
+            if head.id.startswith(incomplete) or head.id.startswith(f"sess_{incomplete}")
+        ]
+    return []

@@ -1,0 +1,307 @@
+"""What a person sees: text that no terminal interprets, times, sizes, tables, and JSON for programs.
+
+A transcript is hostile input. Whatever comes from one goes through `safe` or `line` before it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from hansard.records import encode
+from hansard.views.head import Head
+from hansard.views.usage import Usage
+
+# Control characters but newline and tab; what reorders text or hides in it; halves of characters.
+_HOSTILE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+_NOT_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+
+
+def safe(text: str) -> str:
+    """Text as it can be shown: control characters become visible, lines stay lines.
+
+    >>> safe("\\x1b[2Jgone\\x00 \\u202egnp.exe")
+    '␛[2Jgone␀ <U+202E>gnp.exe'
+    """
+    return _HOSTILE.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def line(text: str, longest: int = 2000) -> str:
+    """The same on one line, white space folded, of a text of any length.
+
+    >>> line("Build\\n  a login page")
+    'Build a login page'
+    """
+    cut = text[: longest * 4]
+    folded = safe(" ".join(cut.split()))
+    return folded if len(folded) <= longest and len(cut) == len(text) else folded[: longest - 1] + "…"
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    if 0xD800 <= code < 0xE000:
+        return "\N{REPLACEMENT CHARACTER}"
+    return f"<U+{code:04X}>"
+
+
+# -- words ------------------------------------------------------------------------------------------
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """A number and its noun.
+
+    >>> plural(1, "session"), plural(1200, "session"), plural(0, "reply", "replies")
+    ('1 session', '1,200 sessions', '0 replies')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago that was, as people say it.
+
+    >>> ago(datetime(2026, 5, 1, 12, 0, tzinfo=UTC), datetime(2026, 5, 1, 12, 3, tzinfo=UTC))
+    '3 min ago'
+    """
+    seconds = int(((now or datetime.now(UTC)) - moment).total_seconds())
+    if -5 < seconds < 5:
+        return "just now"
+    n = abs(seconds)
+    if n < 60:
+        span = f"{n} s"
+    elif n < 3600:
+        span = f"{n // 60} min"
+    elif n < 86400:
+        span = f"{n // 3600} h"
+    elif n < 14 * 86400:
+        span = plural(n // 86400, "day")
+    elif n < 60 * 86400:
+        span = plural(n // (7 * 86400), "week")
+    elif n < 730 * 86400:
+        span = plural(n // (30 * 86400), "month")
+    else:
+        span = plural(n // (365 * 86400), "year")
+    return f"{span} ago" if seconds > 0 else f"in {span}"
+
+
+def size(count: int) -> str:
+    """A number of bytes.
+
+    >>> size(214), size(12_600), size(3_000_000)
+    ('214 B', '12.6 KB', '3.0 MB')
+    """
+    if count < 1000:
+        return f"{count} B"
+    for unit, worth in (("KB", 1000), ("MB", 1000**2)):
+        if count < worth * 1000:
+            return f"{count / worth:.1f} {unit}"
+    return f"{count / 1000**3:.1f} GB"
+
+
+def size_of(text: str) -> str:
+    """The size of a text."""
+    return size(len(text.encode(errors="replace")))
+
+
+def tokens(usage: Usage) -> str:
+    """What it cost, in a few words; "" where nothing is known."""
+    counts = (
+        (usage.input_tokens, "in"),
+        (usage.output_tokens, "out"),
+        (usage.cache_read_tokens, "read from cache"),
+        (usage.cache_write_tokens, "written to cache"),
+        (usage.reasoning_tokens, "of reasoning"),
+    )
+    told = [f"{count:,} {what}" for count, what in counts if count]
+    if not told and usage.total_tokens:
+        told = [f"{usage.total_tokens:,} in all"]
+    cost = "" if usage.cost is None else f"${usage.cost:,.4f}".rstrip("0").rstrip(".")
+    return " · ".join(piece for piece in (", ".join(told), cost) if piece)
+
+
+# -- columns ----------------------------------------------------------------------------------------
+
+
+def width() -> int | None:
+    """The columns there are, or None where nobody counts them: in a pipe or a file."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        return None
+    return max(20, shutil.get_terminal_size().columns)
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # only where a text needs it
+
+    return cell_len(text)
+
+
+def fit(text: str, room: int) -> str:
+    """A text of one line that takes no more than so many columns.
+
+    >>> fit("Build a login page", 8)
+    'Build a…'
+    """
+    text = text[: room * 16]  # more characters than that only pile up on one another
+    if cells(text) <= room:
+        return text
+    if text.isascii():
+        return text[: room - 1].rstrip() + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, room - 1).rstrip() + "…"
+
+
+def wrap(text: str, room: int | None) -> Iterator[str]:
+    """The lines of a text, the long ones broken between words where that can be; what is indented stays so."""
+    for whole in text.expandtabs(4).split("\n"):
+        rest = whole.rstrip()
+        if room is None or cells(rest) <= room:
+            yield rest
+            continue
+        indent = rest[: min(len(rest) - len(rest.lstrip()), room // 2)]
+        while cells(rest) > room:
+            taken = _prefix(rest, room)
+            space = taken.rfind(" ", len(indent))
+            stop = len(taken) if rest[len(taken) : len(taken) + 1] == " " or space <= 0 else space
+            if not rest[:stop].strip():
+                stop = len(taken)
+            yield rest[:stop].rstrip()
+            rest = indent + rest[stop:].lstrip()
+        yield rest
+
+
+def _prefix(text: str, room: int) -> str:
+    if text.isascii():
+        return text[:room]
+    from rich.cells import get_character_cell_size
+
+    used = 0
+    for place, character in enumerate(text):
+        used += get_character_cell_size(character)
+        if used > room and place:
+            return text[:place]
+    return text
+
+
+@dataclass
+class Column:
+    """One column of a table. Where there is little room the one with the greatest `rank` is left out first;
+    one of rank 0 never is, and the one that is `wide` gets shorter."""
+
+    title: str
+    cells: Sequence[str]
+    right: bool = False
+    wide: bool = False
+    rank: int = 0
+    longest: int = 24
+    style: str = ""
+
+
+GAP = 2
+
+
+def table(columns: Sequence[Column], room: int | None) -> Iterator[str]:
+    """The lines of a table that fits. Columns in which nothing stands are left out."""
+    shown = [column for column in columns if any(column.cells)]
+    wide = {
+        id(column): max(map(cells, (column.title, *column.cells)), default=0)
+        if room is None
+        else min(
+            room if column.wide else column.longest, max(map(cells, (column.title, *column.cells)), default=0)
+        )
+        for column in shown
+    }
+    if room is not None:
+        enough = 16 if room < 60 else 28
+        while True:
+            rest = room - sum(wide[id(c)] for c in shown if not c.wide) - GAP * (len(shown) - 1)
+            extra = max(shown, key=lambda column: column.rank)
+            needed = min([enough, *(wide[id(c)] for c in shown if c.wide)])
+            if rest >= needed or not extra.rank:
+                break
+            shown.remove(extra)
+        for column in shown:
+            if column.wide:
+                wide[id(column)] = min(wide[id(column)], max(rest, 8))
+    yield _row(shown, wide, [column.title for column in shown], head=True)
+    for number in range(len(shown[0].cells) if shown else 0):
+        yield _row(shown, wide, [column.cells[number] for column in shown])
+
+
+def _row(columns: Sequence[Column], wide: dict[int, int], texts: Iterable[str], *, head: bool = False) -> str:
+    pieces = []
+    for column, text in zip(columns, texts, strict=True):
+        room = wide[id(column)]
+        shown = fit(text, room)
+        space = " " * (room - cells(shown))
+        last = column is columns[-1]
+        drawn = click.style(shown, bold=True) if head else paint(shown, column.style)
+        pieces.append(space + drawn if column.right else drawn + ("" if last else space))
+    return (" " * GAP).join(pieces).rstrip()
+
+
+STYLES: dict[str, dict[str, Any]] = {
+    "": {},
+    "quiet": {"dim": True},
+    "strong": {"bold": True},
+    "id": {"fg": "yellow"},
+    "user": {"fg": "cyan", "bold": True},
+    "assistant": {"fg": "green", "bold": True},
+    "tool": {"fg": "magenta"},
+    "bad": {"fg": "red"},
+    "good": {"fg": "green"},
+    "warn": {"fg": "yellow"},
+}
+
+
+def paint(text: str, style: str) -> str:
+    """Text in the colours of one meaning. `click.echo` takes them away where nobody looks."""
+    return click.style(text, **STYLES[style]) if style and text else text
+
+
+# -- programs ---------------------------------------------------------------------------------------
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON of one line, in which nothing is left that a terminal would interpret."""
+    return _NOT_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", encode(value).decode())
+
+
+def print_json(value: Any) -> None:
+    """JSON for programs, that people can read too."""
+    import msgspec
+
+    click.echo(msgspec.json.format(json_text(value), indent=2).encode())
+
+
+HEAD = (
+    "id seq title preview agent model vendor endpoint workspace status labels meta parent path pinned archived created_at "
+    "updated_at ended_at messages turns usage token_count summary has_user_input"
+).split()
+
+
+def head_json(head: Head) -> dict[str, Any]:
+    """A head for programs: every field, also those that are empty."""
+    found = {name: getattr(head, name) for name in HEAD}
+    usage = _fields(head.usage)
+    return found | {"usage": usage | {"models": {n: _fields(u) for n, u in head.usage.models.items()}}}
+
+
+def _fields(usage: Usage) -> dict[str, Any]:
+    return {name: getattr(usage, name) for name in usage.__struct_fields__ if name != "models"}

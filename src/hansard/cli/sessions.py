@@ -1,0 +1,199 @@
+"""Which sessions there are: `ls`, and what `hansard` alone shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from hansard.cli import screen
+from hansard.cli.options import Asked, asked_of, asks, open_if_there, place
+from hansard.views.head import ORDERS, Head
+
+NEWEST = 8
+"""How many sessions `hansard` alone shows."""
+
+SHORT = 8
+"""Characters of a generated id that are shown where there is little room; a prefix is enough to name it."""
+
+FULL_IDS = 110
+"""Columns from which on ids are shown whole."""
+
+_SPAN = re.compile(r"(\d+)\s*(s|m|min|h|d|w)")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class Moment(click.ParamType):
+    """A time: how long ago (`30m`, `2h`, `3d`, `1w`), `today`, or a date in ISO 8601."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = str(value).strip().lower()
+        span = _SPAN.fullmatch(text)
+        try:
+            if span:
+                return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
+            if text == "today":
+                return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+            return datetime.fromisoformat(text.upper()).astimezone()  # without a zone it is local time
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time; give one like 30m, 2h, 3d, 1w, today or 2026-05-01", param, ctx)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  hansard ls --agent coder --since 2d
+  hansard ls --workspace . --limit 5
+  hansard ls --json | jq -r '.sessions[].title'
+"""
+)
+@click.option("--agent", metavar="NAME", help="Only sessions of this agent.")
+@click.option("--workspace", metavar="FOLDER", help="Only sessions in this folder.")
+@click.option("--model", metavar="NAME", help="Only sessions with this model.")
+@click.option("--status", metavar="WORD", help="Only sessions with this status.")
+@click.option("--label", "labels", metavar="LABEL", multiple=True, help="Only with this label; repeatable.")
+@click.option(
+    "--since", type=Moment(), metavar="TIME", help="Active since: 30m, 2h, 3d, 1w, today, 2026-05-01."
+)
+@click.option("--all", "empty", is_flag=True, help="Also sessions in which nobody has said anything.")
+@click.option(
+    "--order", type=click.Choice(ORDERS), default=ORDERS[0], help="Newest what first.  [default: activity]"
+)
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, metavar="N", help="At most N.  [default: 20]"
+)
+@click.option("--after", metavar="CURSOR", help="Go on where a page ended.")
+@asks
+def ls(asked: Asked, *, limit: int, after: str | None, **filters: Any) -> None:
+    """List sessions, the newest activity first."""
+    with open_if_there(asked) as store:
+        try:
+            found = None if store is None else store.list(limit=limit, after=after, **filters)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        url = place(asked) if store is None else store.url
+    heads: Sequence[Head] = found or ()
+    following = None if found is None else found.next
+    if asked.json:
+        screen.print_json({"store": url, "sessions": list(map(screen.head_json, heads)), "next": following})
+        return
+    if heads:
+        click.echo("\n".join(rows(heads)))
+    else:
+        click.echo(_nothing(url, filters, limit, after), err=True)
+    if following is not None:
+        click.echo(f"There are more:  {_next_page(following)}", err=True)
+
+
+def rows(heads: Sequence[Head]) -> Iterator[str]:
+    """Sessions as a table."""
+    room = screen.width()
+    now = datetime.now(UTC)
+    full = room is None or room >= FULL_IDS
+    return screen.table(
+        [
+            screen.Column(
+                "ID",
+                [screen.line(head.id) for head in heads] if full else _short_ids(heads),
+                style="id",
+                longest=36,
+            ),
+            screen.Column("TITLE", [screen.line(h.title) or "(no title)" for h in heads], wide=True),
+            screen.Column("AGENT", [screen.line(h.agent) for h in heads], rank=2, longest=16),
+            screen.Column("MODEL", [screen.line(h.model) for h in heads], rank=3, style="quiet"),
+            screen.Column("MSGS", [f"{h.messages:,}" for h in heads], rank=1, right=True),
+            screen.Column(
+                "ACTIVE", [screen.ago(h.updated_at, now) for h in heads], right=True, style="quiet"
+            ),
+        ],
+        room,
+    )
+
+
+def _short_ids(heads: Sequence[Head]) -> list[str]:
+    """The beginnings of generated ids, as long as they must be to differ; others whole."""
+    bare = [h.id.removeprefix("sess_") if re.fullmatch("sess_[0-9a-z]{16}", h.id) else "" for h in heads]
+    length = SHORT
+    while length < 16 and len({id[:length] for id in bare if id}) < len([id for id in bare if id]):
+        length += 1
+    return [
+        short[:length] if short else screen.line(head.id) for short, head in zip(bare, heads, strict=True)
+    ]
+
+
+def _nothing(url: str, filters: dict[str, Any], limit: int, after: str | None) -> str:
+    asked_for = any(filters[name] for name in filters if name not in ("order", "empty"))
+    if asked_for or after or not limit:
+        return "No session matches."
+    return f"No sessions yet in {screen.safe(url)}. `hansard demo` records one to look at."
+
+
+def _next_page(cursor: str) -> str:
+    """The command that was given, going on."""
+    ctx = click.get_current_context()
+    words = ["hansard", "ls"]
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        if param.name == "after" or ctx.get_parameter_source(param.name or "").name != "COMMANDLINE":
+            continue
+        option = param.opts[-1]
+        if value is True:
+            words.append(option)
+        else:
+            words += [f"{option}={one}" for one in (value if isinstance(value, tuple) else (value,))]
+    store = asked_of(ctx).store
+    if store is not None and "store" not in ctx.params:
+        words.append(f"--store={store}")
+    return shlex.join([*words, "--after", cursor])
+
+
+@click.command()
+@click.pass_context
+def home(ctx: click.Context) -> None:
+    """The newest sessions, and what to do next."""
+    asked = asked_of(ctx)
+    with open_if_there(asked) as store:
+        found = [] if store is None else store.list(limit=NEWEST)
+        more = store is not None and getattr(found, "next", None) is not None
+        url = place(asked) if store is None else store.url
+    if asked.json:
+        screen.print_json({"store": url, "sessions": list(map(screen.head_json, found))})
+        return
+    option = "" if asked.store is None else f" --store {shlex.quote(asked.store)}"
+    if not found:
+        click.echo(_WELCOME.format(store=screen.safe(url.removeprefix("file:"))), nl=False)
+        return
+    click.echo("\n".join(rows(found)))
+    click.echo()
+    newest = found[0].id if screen.width() is None else _short_ids(found[:1])[0]
+    for command, does in (
+        (f"show {shlex.quote(newest)}", "read the newest"),
+        *([("ls", "list them all")] if more else []),
+        ("doctor", "look for damage"),
+        ("--help", "all commands"),
+    ):
+        click.echo(f"  hansard {command}{'' if command == '--help' else option}".ljust(28) + f"  {does}")
+
+
+_WELCOME = """\
+No sessions yet. They will be kept in
+  {store}
+
+  hansard demo    kill a process in the middle of a write, and lose nothing
+  hansard --help  all commands
+
+In Python:
+
+  import hansard
+
+  with hansard.open() as store, store.create(agent="coder") as session:
+      session.append({{"role": "user", "content": "Build a login page"}})
+"""

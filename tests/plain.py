@@ -7,6 +7,7 @@ of records beside a list of what the model sees after each of them. Slow and obv
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,7 +26,7 @@ TEXTS = (
     " \t\n",
     "  two   words\nand a line\r\n",
     "nul \0 bell \a escape \x1b[31m",
-    'quotes " \' \\ <b>&amp;</b>',
+    "quotes \" ' \\ <b>&amp;</b>",
     "line\u2028and\u2029paragraph\x85next",
     "\ufeffmark first",
     "e\u0301 is not \u00e9, \u2126 is not \u03a9",
@@ -126,7 +127,8 @@ def pairs(payload: Any) -> tuple[list[str], list[str]]:
     if payload.get("role") == "tool":
         return [], [payload["tool_call_id"]]
     made = [call["id"] for call in payload.get("tool_calls", ())]
-    blocks = payload.get("content") if isinstance(payload.get("content"), list) else []
+    content = payload.get("content")
+    blocks = content if isinstance(content, list) else []
     made += [block["id"] for block in blocks if block["type"] in ("tool_use", "server_tool_use")]
     return made, [block["tool_use_id"] for block in blocks if block["type"].endswith("tool_result")]
 
@@ -158,6 +160,20 @@ def cut(text: str, graphemes: int) -> str:
     folded = " ".join(text.split())
     clusters = regex.findall(r"\X", folded)
     return folded if len(clusters) <= graphemes else "".join(clusters[: graphemes - 1]).rstrip() + "…"
+
+
+def edited(given: Sequence[Any], how: int, place: int, payload: Any) -> list[Any]:
+    """A history as a caller hands it back who keeps the whole list himself."""
+    at = place % (len(given) + 1)
+    return [
+        list(given),
+        [*given, payload],
+        [*given, payload, payload],
+        [*given[:at], payload, *given[at:]],
+        [*given[:at], *given[at + 1 :]],
+        [*given[at:], *given[:at]],
+        [*given[:at], payload, *given[at + 1 :], payload],
+    ][how]
 
 
 # -- the log ----------------------------------------------------------------------------------------
@@ -262,8 +278,8 @@ class Log:
             if first is None:
                 said = Said(payload, len(self.records))
                 first = self._add("message", payload, at, [*self.history, said], id=id, **more)
-                if known is not None:
-                    known.said.add(said)
+            if known is not None:
+                known.said.update(said for said in self.history if said.seq == first["seq"])
             records.append(first)
         return records
 
@@ -325,7 +341,18 @@ class Log:
         if begins:
             new = messages[len(mine) :]
             return self.say(new, at, known=known)[-1] if new else None
-        return self._change(known, mine, [Said(payload, -1) for payload in messages], at, call="set")
+        there = Counter(json.dumps(said.payload, sort_keys=True) for said in mine)
+        fresh = []
+        for payload in messages:
+            fresh.append(not there[json.dumps(payload, sort_keys=True)])
+            there[json.dumps(payload, sort_keys=True)] -= not fresh[-1]
+        end = len(messages)
+        if len(mine) == len(self.history):  # nobody's message has to come after the new ones
+            while end and fresh[end - 1]:
+                end -= 1
+        record = self._change(known, mine, [Said(payload, -1) for payload in messages[:end]], at, call="set")
+        self.say(messages[end:], at, known=known)
+        return record
 
     def truncate(self, known: Known, keep: int, at: datetime, *, pairs: bool) -> dict[str, Any] | None:
         mine = self._sight(known)
@@ -377,7 +404,9 @@ class Log:
         self._update(head, self.given, (), self.records[0]["at"])
         for record in self.records:
             if record["kind"] == "meta":
-                self._update(head, record["data"].get("set", {}), record["data"].get("unset", ()), record["at"])
+                self._update(
+                    head, record["data"].get("set", {}), record["data"].get("unset", ()), record["at"]
+                )
             usage = record["data"] if record["kind"] == "usage" else record["usage"]
             if usage:
                 head["tokens"] += usage["input_tokens"] + usage["output_tokens"]
@@ -397,7 +426,7 @@ class Log:
         return head
 
     def _update(self, head: dict[str, Any], given: dict[str, Any], gone: Iterable[str], at: datetime) -> None:
-        blank = {"title": None, "status": "active", "labels": [], "meta": {}, "pinned": False}
+        blank: dict[str, Any] = {"title": None, "status": "active", "labels": [], "meta": {}, "pinned": False}
         for name in given:
             if name == "meta":
                 head["meta"] = {**head["meta"], **given["meta"]}

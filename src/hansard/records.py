@@ -74,6 +74,7 @@ class Draft(msgspec.Struct, kw_only=True, omit_defaults=True):
     batch: tuple[int, int] | None = None
     at: datetime | None = None
     seq: int | None = None
+    sum: str | None = None
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -214,16 +215,14 @@ def seal(body: bytes, state: int) -> tuple[bytes, int]:
 
 
 def frame(drafts: Sequence[Draft], seq: int, state: int) -> tuple[bytes, int]:
-    """The lines of one write whose first record is `seq`, and the checksum's state after them."""
-    if len(drafts) == 1:
-        draft = drafts[0]
-        draft.seq = seq
-        return seal(encode(draft), state)
+    """The lines of one write whose first record is `seq`, and the checksum's state after them. The drafts
+    know their places then."""
     lines = []
-    batch = (seq, len(drafts))
+    batch = (seq, len(drafts)) if len(drafts) > 1 else None
     for draft in drafts:
-        draft.seq, draft.batch = seq, batch
+        draft.seq, draft.batch, draft.sum = seq, batch, None
         line, state = seal(encode(draft), state)
+        draft.sum = line[-11:-3].decode()
         lines.append(line)
         seq += 1
     return b"".join(lines), state
@@ -246,12 +245,13 @@ def stored(draft: Draft, data: Any = None) -> Record:
         batch=draft.batch,
         at=draft.at,  # type: ignore[arg-type]  # set by the store before it is written
         seq=draft.seq,  # type: ignore[arg-type]  # set by the engine when it was written
+        sum=draft.sum,
     )
 
 
 def draft_of(record: Record) -> Draft:
     """A draft with a record's content, to be written again somewhere else."""
-    names = [field for field in Draft.__struct_fields__ if field not in ("data", "batch", "seq")]
+    names = [field for field in Draft.__struct_fields__ if field not in ("data", "batch", "seq", "sum")]
     return Draft(data=msgspec.Raw(encode(record.data)), **{name: getattr(record, name) for name in names})
 
 
@@ -512,13 +512,7 @@ class Scan:
             self._note("batch", at, b"", f"record {record.seq} is of a write of which a part is missing")
 
     def _give(self, records: list[Record], end: int, state: int, found: list[Record]) -> None:
-        for record in records:
-            if record.kind[:1] == "!":
-                raise NewerFormat(
-                    f"record {record.seq} has the kind {record.kind!r}, which this version of hansard does "
-                    "not know and must understand to read on; install a newer version"
-                )
-        found += records
+        found += map(understood, records)
         self.damage += self._suspect
         self._suspect = []
         self.end, self.state, self.seq = end, state, records[-1].seq
@@ -564,6 +558,16 @@ def _state(claimed: int) -> int:
     return crc32(b',"sum":"%08x"}\n' % claimed, claimed)
 
 
+def understood(record: Record) -> Record:
+    """The record, if it is not of a kind that must be understood and is not."""
+    if record.kind[:1] == "!":
+        raise NewerFormat(
+            f"record {record.seq} has the kind {record.kind!r}, which this version of hansard does not "
+            "know and must understand to read on; install a newer version"
+        )
+    return record
+
+
 def _fills(record: Record, expected: int) -> bool:
     """Whether a record says that what is missing before it was taken out on purpose."""
     data = record.data
@@ -573,8 +577,9 @@ def _fills(record: Record, expected: int) -> bool:
 def scan(pieces: Iterable[bytes], into: Scan | None = None) -> Iterable[Record]:
     """All records of a log given in pieces.
 
-    >>> body = b'{"kind":"message","data":"hi","at":"2026-05-01T12:00:00Z","seq":0}'
-    >>> [record.data for record in scan([seal(body, 0)[0]])]
+    >>> at = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    >>> line, _ = frame([Draft(kind="message", data=msgspec.Raw(b'"hi"'), at=at)], 0, 0)
+    >>> [record.data for record in scan([line])]
     ['hi']
     """
     reader = Scan() if into is None else into

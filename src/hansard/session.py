@@ -51,12 +51,34 @@ class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
+class Guard:
+    """A mutex that a forked child does not wait for: whoever holds it may not exist there."""
+
+    __slots__ = ("_engine", "_mutex")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._mutex = threading.RLock()
+
+    def __enter__(self) -> None:
+        if self._engine.closed:
+            raise Closed(
+                f"the store {self._engine.url} is closed, or was inherited through fork(); open it again"
+            )
+        self._mutex.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._mutex.release()
+
+
 class View:
     """A session as it was at one moment; `refresh()` moves on to now. It holds nothing open."""
 
     def __init__(self, engine: Engine, head: Head) -> None:
+        self._mutex = Guard(engine)
         self._engine = engine
         self._head = head
+        self._seq = head.seq
         self._damage: list[Damage] = engine.damage(head.id)
 
     def __repr__(self) -> str:
@@ -70,7 +92,7 @@ class View:
     @property
     def seq(self) -> int:
         """The last record that this view knows of; -1 where nothing is written yet."""
-        return self._head.seq
+        return self._seq
 
     @property
     def head(self) -> Head:
@@ -84,17 +106,32 @@ class View:
 
     def refresh(self) -> None:
         """Goes on to how the session stands now."""
+        with self._mutex:
+            self._renew()
+
+    def _renew(self) -> None:
         head = self._engine.head(self.id)
         if head.uid != self._head.uid:
             raise SessionNotFound(self.id, f"session {self.id!r} was deleted; another one has its id now")
-        self._head = head
+        self._head, self._seq = head, head.seq
+
+    def _look(self) -> Head:
+        """The head that a reading call goes by."""
+        return self._head
+
+    def _give_out(self, head: Head) -> None:
+        """The history as of this head was given out."""
 
     def history(self, limit: int | None = None, *, repair: bool = False) -> History:
         """What the model sees, oldest first; with `limit` the newest so many. With `repair` it is mended to
         what providers accept; nothing is written."""
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
-        return self._history(self._head, limit, repair)
+        with self._mutex:
+            head = self._look()
+            seen = self._history(head, limit, repair)
+            self._give_out(head)
+            return seen
 
     def _history(self, head: Head, limit: int | None, repair: bool) -> History:
         base, last = head.base, head.seq
@@ -126,8 +163,10 @@ class View:
             raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
         since = None if since is None else utc(since)
         until = None if until is None else utc(until)
+        with self._mutex:
+            newest = self._look().seq
         a = 0 if after is None else max(0, after + 1)
-        b = self.seq if before is None else min(self.seq, before - 1)
+        b = newest if before is None else min(newest, before - 1)
         if a > b or limit == 0:
             return iter(())
         found = self._engine.read(
@@ -149,17 +188,21 @@ class View:
             raise TypeError(f"a record is named by its seq or its id, not by {type(ref).__name__}")
         if isinstance(ref, int):
             return next(self.records(after=ref - 1, before=ref + 1), None) if ref >= 0 else None
-        found = self._engine.find(self.id, ref)
-        return found if found is not None and found.seq <= self.seq else None
+        with self._mutex:
+            newest = self._look().seq
+        found = self._engine.find(self.id, ref) if newest >= 0 else None
+        return found if found is not None and found.seq <= newest else None
 
     def summary(self) -> str:
         """The summary, or `""`."""
-        return self._head.summary
+        with self._mutex:
+            return self._look().summary
 
     def usage(self, by: str | None = None) -> Any:
         """What it cost: a `Usage`, or with `by` ("record", "turn", "model") a list of `UsageLine`."""
         if by is None:
-            return heads.copy(self._head).usage
+            with self._mutex:
+                return heads.copy(self._look()).usage
         if by not in ("record", "turn", "model"):
             raise ValueError(f"usage(by={by!r}): it is 'record', 'turn' or 'model'")
         lines: dict[Any, UsageLine] = {}
@@ -203,7 +246,7 @@ class Session(View):
         activate: bool = False,
     ) -> None:
         self._store = store
-        self._mutex = threading.RLock()
+        self._mutex = Guard(store._engine)
         self._lease = lease
         self._closed = False
         self._begin = begin  # the session record, as long as nothing is written
@@ -217,68 +260,30 @@ class Session(View):
         self._head = head
         self._damage = [] if begin is not None else self._engine.damage(head.id)
         self._seq = head.seq
-        self._know(head)
+        self._give_out(head)
 
     # -- reading
-
-    @property
-    def seq(self) -> int:
-        return self._seq
 
     @property
     def head(self) -> Head:
         """How the session stands after the last call of this handle: a snapshot, the caller's own."""
         with self._mutex:
-            if self._stale:
-                self._look()
-            return heads.copy(self._head)
+            return heads.copy(self._look() if self._stale else self._head)
 
     def refresh(self) -> None:
         """Takes in what others have written."""
         with self._mutex:
             self._look()
 
-    def history(self, limit: int | None = None, *, repair: bool = False) -> History:
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
-        with self._mutex:
-            head = self._look()
-            seen = self._history(head, limit, repair)
-            self._know(head)
-            return seen
-
-    def records(self, **which: Any) -> Iterator[Record]:
-        with self._mutex:
-            self._look()
-            if self._begin is not None:
-                return iter(())
-            return super().records(**which)
-
-    def get(self, ref: int | str) -> Record | None:
-        with self._mutex:
-            self._look()
-            return None if self._begin is not None else super().get(ref)
-
-    def summary(self) -> str:
-        with self._mutex:
-            return self._look().summary
-
-    def usage(self, by: str | None = None) -> Any:
-        with self._mutex:
-            self._look()
-            return super().usage(by)
-
     def _look(self) -> Head:
         """The head as of now."""
         self._check()
         if self._begin is None:
-            super().refresh()
-            self._seq = self._head.seq
+            self._renew()
         self._stale = False
         return self._head
 
-    def _know(self, head: Head) -> None:
-        """From here on, what the model sees as of this head counts as given out."""
+    def _give_out(self, head: Head) -> None:
         parts = list(head.base.parts)
         if head.seq > head.base.after:
             parts.append((head.base.after + 1, head.seq))
@@ -382,6 +387,8 @@ class Session(View):
                 if record.seq > self._seq:
                     self._seq = record.seq
                     self._add_known(record.seq)
+                elif not views.covers(self._known, (record.seq, -1)):
+                    self._known.append((record.seq, record.seq))  # a repeat of what somebody else wrote
             return records
 
     def _add_known(self, seq: int) -> None:
@@ -410,6 +417,8 @@ class Session(View):
                 raise Conflict(f"session {self._head.id!r} was created meanwhile", seq=0) from None
             self._head = self._engine.head(self._head.id)
             self._seq, self._known, self._after = self._head.seq, [], -1  # nothing of it was given out
+            if self._activate:
+                self._store._activate(self._head.id)
             return None
         self._begin = None
         self._seq, self._known, self._after = 0, [(0, 0)], -1
@@ -759,8 +768,10 @@ class Session(View):
         )
         if meta is not None:
             fields["meta"] = frozen_meta(meta)
-        gone = [unset] if isinstance(unset, str) else list(unset)
+        gone: list[Any] = [unset] if isinstance(unset, str) else list(unset)
         for name in gone:
+            if not isinstance(name, str):
+                raise ValueError(f"update(unset=[{name!r}]): a field is named by text")
             if not name.startswith("meta.") and name not in (*given, "meta", "summary"):
                 raise ValueError(
                     f"update(unset=[{name!r}]): there is no such field; a key of meta is 'meta.{name}'"
@@ -788,26 +799,32 @@ class Session(View):
         if unset:
             data["unset"] = list(unset)
         draft = Draft(kind="meta", data=msgspec.Raw(encode(data)), id=record_id(id))
-        return self._write([draft], expect=expect)[0]
+        record = self._write([draft], expect=expect)[0]
+        if "model" in fields or "model" in unset:
+            self._head.model = fields.get("model") or ""  # what the next message is marked with
+        return record
 
     # -- the end
 
     def close(self) -> None:
         """Makes everything durable and gives the lease back; twice is once. A session that this handle
         created and in which no person said anything is removed."""
+        if self._store.closed:
+            self._closed = True
+            return
         with self._mutex:
             if self._closed:
                 return
             self._closed = True
             try:
-                if self._begin is None and not self._store.closed:
+                if self._begin is None:
                     if self._unsynced:
                         with suppress(SessionNotFound):
                             self._engine.flush(self._head.id)
                     if self._born:
                         with suppress(SessionNotFound):
                             head = self._engine.head(self._head.id)
-                            if not head.has_user_input:
+                            if head.uid == self._head.uid and not head.has_user_input:
                                 self._store._remove(head, unless_input=True)
             finally:
                 self._release()

@@ -357,10 +357,13 @@ class Store:
             raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
         if order not in heads.ORDERS:
             raise ValueError(f"order is {order!r}; there are {', '.join(heads.ORDERS)}")
+        folder = None if workspace is None else self.workspace(workspace)
+        if not all(_encodes(text) for text in (agent, model, folder, status) if text is not None):
+            return Page()  # no session has such a text
         query = Query(
             agent=agent,
             model=model,
-            workspace=None if workspace is None else self.workspace(workspace),
+            workspace=folder,
             status=status,
             labels=(labels,) if isinstance(labels, str) else tuple(labels),
             meta={} if meta is None else freeze(dict(meta))[1],

@@ -96,7 +96,7 @@ Completion of commands and session ids, for bash (zsh and fish likewise):
 @click.version_option(__version__, message="hansard %(version)s")
 @command_options
 @click.pass_context
-def main(ctx: click.Context, **_: Any) -> None:
+def main(ctx: click.Context, /, **_: Any) -> None:
     """Keeps the sessions of AI agents, and shows them.
 
     Without a command: the newest sessions, and what to do next.
@@ -115,21 +115,21 @@ def _exit_code(error: HansardError) -> int:
 
 def _tell(error: HansardError) -> None:
     """One line that says what is wrong and what to do; ids to choose from stand below it."""
-    from hansard.cli.screen import plural, safe
+    from hansard.cli.screen import line, plural, safe
 
     below: list[str] = []
     if isinstance(error, AmbiguousSession):
         text = f"{error.text!r} begins {plural(error.total, 'session id')}; give more of the one you mean:"
-        below = [f"  {id}  {title}" for id, title in error.candidates]
+        below = [f"  {line(id)}  {line(title, 60)}" for id, title in error.candidates]
         if error.total > len(below):
             below.append(f"  and {error.total - len(below):,} more")
     elif isinstance(error, NoSessions):
-        text = "there is no session yet; `hansard demo` records one to look at"
+        text = "there is no session yet; `hansard demo` shows how one is kept"
     else:
         text = when_missing(error) or str(error)
     click.echo(click.style("hansard: ", fg="red") + safe(text), err=True)
-    for line in below:
-        click.echo(safe(line), err=True)
+    for candidate in below:
+        click.echo(candidate, err=True)
 
 
 def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

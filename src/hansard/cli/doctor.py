@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import groupby
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -48,19 +46,22 @@ Exit code: 4 where something that was written is lost or cannot be trusted, else
 )
 @asks
 def doctor(asked: Asked) -> None:
-    """Check every session, and say what is wrong, where, and what to do.
+    """Check every session: what is wrong, where, and what to do.
 
     Nothing is changed.
     """
-    with open_store(asked) as store, _progress():
-        report = store.doctor()
-        url = store.url
+    with open_store(asked) as store:
+        progress = _Progress()
+        try:
+            report = store.doctor(told=progress)
+        finally:
+            progress.end()
     lost = [finding for finding in report.findings if finding.kind in LOSS]
     if asked.json:
         fields = ("kind", "session", "place", "detail", "remedy")
         screen.print_json(
             {
-                "store": url,
+                "store": store.url,
                 "sessions": report.sessions,
                 "ok": not report,
                 "damaged": bool(lost),
@@ -68,7 +69,7 @@ def doctor(asked: Asked) -> None:
             }
         )
     else:
-        for text in _told(report.findings, store.url):
+        for text in _told(report.findings):
             click.echo(text)
         looked = f"{plural(report.sessions, 'session')} looked at"
         if lost:
@@ -82,7 +83,7 @@ def doctor(asked: Asked) -> None:
         click.get_current_context().exit(DAMAGED)
 
 
-def _told(findings: Sequence[Finding], url: str) -> Iterator[str]:
+def _told(findings: Sequence[Finding]) -> Iterator[str]:
     order = list(HEADINGS)
     room = screen.width()
 
@@ -105,25 +106,19 @@ def _told(findings: Sequence[Finding], url: str) -> Iterator[str]:
         yield ""
 
 
-@contextmanager
-def _progress() -> Iterator[None]:
-    """Says how long it has been at work, where a person waits for it."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    done = threading.Event()
-    begun = monotonic()
+class _Progress:
+    """Says how far it has come, where a person waits for it."""
 
-    def tell() -> None:
-        while not done.wait(1):
-            click.echo(f"\rLooking at every session … {monotonic() - begun:.0f} s", nl=False, err=True)
+    def __init__(self) -> None:
+        self.watched = sys.stderr.isatty()
+        self.shown = monotonic()
+        self.dirty = False
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        done.set()
-        teller.join()
-        if monotonic() - begun > 1:
-            click.echo("\r\x1b[K", nl=False, err=True)
+    def __call__(self, sessions: int) -> None:
+        if self.watched and monotonic() - self.shown > 0.5:
+            self.shown, self.dirty = monotonic(), True
+            click.echo(f"\r{plural(sessions, 'session')} looked at …", nl=False, err=True)
+
+    def end(self) -> None:
+        if self.dirty:
+            click.echo("\r" + " " * 40 + "\r", nl=False, err=True)

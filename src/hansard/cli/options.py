@@ -9,11 +9,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from hansard.errors import HansardError, NotAStore
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from hansard.store import Store
 
 
@@ -40,10 +41,9 @@ def asks(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command its `Asked`; what was given before the command's name counts too."""
 
     @command_options
-    @click.pass_context
     @wraps(function)
-    def command(ctx: click.Context, *, store: str | None, as_json: bool, **rest: Any) -> Any:
-        return function(asked_of(ctx, store, as_json), **rest)
+    def command(*, store: str | None, as_json: bool, **rest: Any) -> Any:
+        return function(asked_of(click.get_current_context(), store, as_json), **rest)
 
     return command
 
@@ -80,7 +80,7 @@ def when_missing(error: HansardError) -> str:
     """What to say where there is no store at all, "" where that is not what is wrong."""
     if not isinstance(error, NotAStore) or not error.missing:
         return ""
-    return f"there is no store at {error.path}; see to the path, or begin one with `hansard demo`"
+    return f"there is no store at {error.path}; check the path (a store begins with its first session)"
 
 
 def place(asked: Asked) -> str:
@@ -92,6 +92,8 @@ def place(asked: Asked) -> str:
 
 def sessions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The ids that begin as typed, with their titles, for the shell; the newest first."""
+    from click.shell_completion import CompletionItem
+
     from hansard.cli.screen import line
 
     with suppress(Exception), open_store(asked_of(ctx, ctx.params.get("store"))) as store:

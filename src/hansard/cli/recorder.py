@@ -48,7 +48,7 @@ def stop_halfway() -> None:
     """From here on a long write puts half of its bytes into the file, and never comes back."""
     write = os.write
 
-    def half(fd: int, data: bytes) -> int:
+    def half(fd: int, data: Any) -> int:
         if len(data) < len(LONG["content"]):
             return write(fd, data)
         written = write(fd, data[: len(data) // 2])

@@ -12,18 +12,22 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hansard.records import encode
-from hansard.views.head import Head
-from hansard.views.usage import Usage
+
+if TYPE_CHECKING:
+    from hansard import Head, Usage
 
 # Control characters but newline and tab; what reorders text or hides in it; halves of characters.
 _HOSTILE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
+# Marks that sit on the character before them; more than a few only serve to paint over other lines.
+_MARKS = "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_PILE = re.compile(f"({_MARKS}{{4}}){_MARKS}+")
 _NOT_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
 
@@ -33,7 +37,9 @@ def safe(text: str) -> str:
     >>> safe("\\x1b[2Jgone\\x00 \\u202egnp.exe")
     '␛[2Jgone␀ <U+202E>gnp.exe'
     """
-    return _HOSTILE.sub(_visible, text.replace("\r\n", "\n"))
+    if text.isascii() and text.isprintable():
+        return text
+    return _HOSTILE.sub(_visible, _PILE.sub(r"\1", text.replace("\r\n", "\n")))
 
 
 def line(text: str, longest: int = 2000) -> str:
@@ -168,7 +174,7 @@ def fit(text: str, room: int) -> str:
 
 
 def wrap(text: str, room: int | None) -> Iterator[str]:
-    """The lines of a text, the long ones broken between words where that can be; what is indented stays so."""
+    """The lines of a text, the long ones broken between words where that can be; indents stay."""
     for whole in text.expandtabs(4).split("\n"):
         rest = whole.rstrip()
         if room is None or cells(rest) <= room:
@@ -228,7 +234,7 @@ def table(columns: Sequence[Column], room: int | None) -> Iterator[str]:
         for column in shown
     }
     if room is not None:
-        enough = 16 if room < 60 else 28
+        enough = 16 if room < 60 else 22
         while True:
             rest = room - sum(wide[id(c)] for c in shown if not c.wide) - GAP * (len(shown) - 1)
             extra = max(shown, key=lambda column: column.rank)
@@ -291,8 +297,8 @@ def print_json(value: Any) -> None:
 
 
 HEAD = (
-    "id seq title preview agent model vendor endpoint workspace status labels meta parent path pinned archived created_at "
-    "updated_at ended_at messages turns usage token_count summary has_user_input"
+    "id seq title preview agent model vendor endpoint workspace status labels meta parent path pinned "
+    "archived created_at updated_at ended_at messages turns usage token_count summary has_user_input"
 ).split()
 
 

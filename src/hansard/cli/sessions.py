@@ -6,13 +6,18 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from hansard.cli import screen
 from hansard.cli.options import Asked, asked_of, asks, open_if_there, place
-from hansard.views.head import ORDERS, Head
+from hansard.errors import HansardError
+from hansard.views.head import ORDERS
+
+if TYPE_CHECKING:
+    from hansard import Head, Page, Store
 
 NEWEST = 8
 """How many sessions `hansard` alone shows."""
@@ -27,24 +32,22 @@ _SPAN = re.compile(r"(\d+)\s*(s|m|min|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-class Moment(click.ParamType):
-    """A time: how long ago (`30m`, `2h`, `3d`, `1w`), `today`, or a date in ISO 8601."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        text = str(value).strip().lower()
-        span = _SPAN.fullmatch(text)
-        try:
-            if span:
-                return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
-            if text == "today":
-                return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-            return datetime.fromisoformat(text.upper()).astimezone()  # without a zone it is local time
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time; give one like 30m, 2h, 3d, 1w, today or 2026-05-01", param, ctx)
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """A time: how long ago (`30m`, `2h`, `3d`, `1w`), `today`, or a date in ISO 8601, maybe local."""
+    if value is None:
+        return None
+    text = value.strip().lower()
+    span = _SPAN.fullmatch(text)
+    try:
+        if span:
+            return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
+        if text == "today":
+            return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        return datetime.fromisoformat(text.upper()).astimezone()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{value!r} is no time; give one like 30m, 2h, 3d, 1w, today or 2026-05-01"
+        ) from None
 
 
 @click.command(
@@ -61,7 +64,7 @@ Examples:
 @click.option("--status", metavar="WORD", help="Only sessions with this status.")
 @click.option("--label", "labels", metavar="LABEL", multiple=True, help="Only with this label; repeatable.")
 @click.option(
-    "--since", type=Moment(), metavar="TIME", help="Active since: 30m, 2h, 3d, 1w, today, 2026-05-01."
+    "--since", callback=moment, metavar="TIME", help="Active since: 30m, 2h, 3d, 1w, today, 2026-05-01."
 )
 @click.option("--all", "empty", is_flag=True, help="Also sessions in which nobody has said anything.")
 @click.option(
@@ -75,10 +78,7 @@ Examples:
 def ls(asked: Asked, *, limit: int, after: str | None, **filters: Any) -> None:
     """List sessions, the newest activity first."""
     with open_if_there(asked) as store:
-        try:
-            found = None if store is None else store.list(limit=limit, after=after, **filters)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+        found = None if store is None else _page(store, limit=limit, after=after, **filters)
         url = place(asked) if store is None else store.url
     heads: Sequence[Head] = found or ()
     following = None if found is None else found.next
@@ -93,20 +93,31 @@ def ls(asked: Asked, *, limit: int, after: str | None, **filters: Any) -> None:
         click.echo(f"There are more:  {_next_page(following)}", err=True)
 
 
+def _page(store: Store, *, after: str | None, **which: Any) -> Page:
+    try:
+        return store.list(after=after, **which)
+    except HansardError:
+        raise
+    except ValueError:
+        if after is None:
+            raise
+        raise click.BadParameter(
+            f"{after!r} is no cursor of this list; take the one below the page before, with the same --order",
+            param_hint="--after",
+        ) from None
+
+
 def rows(heads: Sequence[Head]) -> Iterator[str]:
     """Sessions as a table."""
     room = screen.width()
     now = datetime.now(UTC)
     full = room is None or room >= FULL_IDS
+    ids = [screen.line(head.id) for head in heads] if full else _short_ids(heads)
+    longest = 36 if full else 12 if room is not None and room < 60 else 16
     return screen.table(
         [
-            screen.Column(
-                "ID",
-                [screen.line(head.id) for head in heads] if full else _short_ids(heads),
-                style="id",
-                longest=36,
-            ),
-            screen.Column("TITLE", [screen.line(h.title) or "(no title)" for h in heads], wide=True),
+            screen.Column("ID", ids, style="id", longest=longest),
+            screen.Column("TITLE", [screen.line(h.title, 120) or "(no title)" for h in heads], wide=True),
             screen.Column("AGENT", [screen.line(h.agent) for h in heads], rank=2, longest=16),
             screen.Column("MODEL", [screen.line(h.model) for h in heads], rank=3, style="quiet"),
             screen.Column("MSGS", [f"{h.messages:,}" for h in heads], rank=1, right=True),
@@ -133,7 +144,7 @@ def _nothing(url: str, filters: dict[str, Any], limit: int, after: str | None) -
     asked_for = any(filters[name] for name in filters if name not in ("order", "empty"))
     if asked_for or after or not limit:
         return "No session matches."
-    return f"No sessions yet in {screen.safe(url)}. `hansard demo` records one to look at."
+    return f"No sessions yet in {screen.safe(url)}. `hansard demo` shows how one is kept."
 
 
 def _next_page(cursor: str) -> str:
@@ -142,15 +153,19 @@ def _next_page(cursor: str) -> str:
     words = ["hansard", "ls"]
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
-        if param.name == "after" or ctx.get_parameter_source(param.name or "").name != "COMMANDLINE":
+        if (
+            param.name == "after"
+            or ctx.get_parameter_source(param.name or "") is not ParameterSource.COMMANDLINE
+        ):
             continue
         option = param.opts[-1]
         if value is True:
             words.append(option)
-        else:
-            words += [f"{option}={one}" for one in (value if isinstance(value, tuple) else (value,))]
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            words.append(f"{option}={one.isoformat() if isinstance(one, datetime) else one}")
     store = asked_of(ctx).store
-    if store is not None and "store" not in ctx.params:
+    if store is not None and ctx.params.get("store") is None:
         words.append(f"--store={store}")
     return shlex.join([*words, "--after", cursor])
 
@@ -174,13 +189,15 @@ def home(ctx: click.Context) -> None:
     click.echo("\n".join(rows(found)))
     click.echo()
     newest = found[0].id if screen.width() is None else _short_ids(found[:1])[0]
-    for command, does in (
-        (f"show {shlex.quote(newest)}", "read the newest"),
-        *([("ls", "list them all")] if more else []),
-        ("doctor", "look for damage"),
-        ("--help", "all commands"),
-    ):
-        click.echo(f"  hansard {command}{'' if command == '--help' else option}".ljust(28) + f"  {does}")
+    following = [
+        (f"hansard show {shlex.quote(newest)}{option}", "read the newest"),
+        *([(f"hansard ls{option}", "list them all")] if more else []),
+        (f"hansard doctor{option}", "look for damage"),
+        ("hansard --help", "all commands"),
+    ]
+    space = max(len(command) for command, _ in following)
+    for command, does in following:
+        click.echo(f"  {command.ljust(space)}  {screen.paint(does, 'quiet')}")
 
 
 _WELCOME = """\

@@ -93,17 +93,21 @@ def _facts(head: Head) -> Iterator[str]:
 
 
 def _history(view: View, limit: int | None, room: int | None) -> Iterator[str]:
+    head = view.head
     seen = view.history(limit)
-    if limit is not None and limit < view.head.messages:
+    if head.base.after >= 0:
         yield ""
-        yield paint(f"(the newest {limit:,}; leave out --limit for all)", "quiet")
+        yield paint("(What the model sees now; --records has everything that was written.)", "quiet")
+    if limit and limit == len(seen) < head.messages:
+        yield ""
+        yield paint(f"(The newest {limit:,}; without --limit all.)", "quiet")
     tools: dict[str, str] = {}
     for payload in seen:
         yield ""
         yield from _message(payload, None, tools, room)
     if not seen and limit != 0:
         yield ""
-        yield "The model sees no messages." if view.head.messages else "No messages yet."
+        yield "The model sees no messages." if head.messages else "No messages yet."
 
 
 def _message(
@@ -133,7 +137,9 @@ def _message(
                 )
             case _:
                 what = " ".join(filter(None, (part.kind, part.name, part.mime)))
-                yield from _folded("", part.media or part.text, "quiet", room, name=what)
+                inline = part.media.startswith("data:")
+                where = f"({size_of(part.media)})" if inline else part.media or part.text
+                yield from _folded("", where, "quiet", room, name=what)
 
 
 def _text(text: str, room: int | None) -> Iterator[str]:
@@ -145,16 +151,14 @@ def _folded(mark: str, text: str, style: str, room: int | None, *, name: str = "
     """One line for what may be megabytes: its name, its beginning, its size if not all of it is there."""
     named = mark + line(name, 60)
     start = line(text, FOLDED if room is None else room)
-    whole = f"  {named}  {start}" if start else f"  {named}"
-    if start.endswith("…") or (room is not None and screen.cells(whole) > room):
+    gap = "  " if named and start else ""
+    told = ""
+    if start.endswith("…") or (room is not None and screen.cells(f"  {named}{gap}{start}") > room):
         told = f"  ({size_of(text)})"
         if room is not None:
-            left = room - screen.cells(f"  {named}  {told}")
-            start = screen.fit(start, left) if left > 3 else ""
-            named = screen.fit(named, room - 2 - screen.cells(told)) if not start else named
-        yield f"  {paint(named, style)}{'  ' if start else ''}{start}{paint(told, 'quiet')}"
-    else:
-        yield f"  {paint(named, style)}{'  ' if start and named else ''}{start}"
+            named = screen.fit(named, max(8, room - 10 - screen.cells(told)))
+            start = screen.fit(start, max(4, room - screen.cells(f"  {named}{gap}{told}")))
+    yield f"  {paint(named, style)}{gap}{start}{paint(told, 'quiet')}"
 
 
 # -- records ----------------------------------------------------------------------------------------
@@ -193,7 +197,8 @@ def _record(record: Record, tools: dict[str, str], room: int | None) -> Iterator
         yield f"  {line(str(data.get('op', 'changed')))}: {_seen_after(parts)}"
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict):
-                yield from _message(part.get("message"), None, tools, room)
+                said = _message(part.get("message"), None, tools, room and room - 2)
+                yield from (f"  {text}" for text in said)
         if data.get("summary"):
             yield from _folded("", str(data["summary"]), "quiet", room, name="summary")
     else:

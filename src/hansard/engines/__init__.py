@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hansard.records import Damage, Draft, Record
+from hansard.errors import Conflict
+from hansard.records import Damage, Draft, Record, encode, equal
 from hansard.views.head import Head, Query
 
 
@@ -52,6 +53,49 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: str = ""
     detail: str = ""
     remedy: str = ""
+
+
+def once(drafts: Sequence[Draft]) -> tuple[list[Draft], list[int]]:
+    """The drafts without those that repeat the id of one before, and for each draft given which of them it
+    is; `Conflict` where one id is given to two payloads."""
+    new: list[Draft] = []
+    places: list[int] = []
+    firsts: dict[str, int] = {}
+    for draft in drafts:
+        first = firsts.get(draft.id) if draft.id is not None else None
+        if first is None:
+            if draft.id is not None:
+                firsts[draft.id] = len(new)
+            places.append(len(new))
+            new.append(draft)
+        elif same(draft, new[first].kind, new[first].data):
+            places.append(first)
+        else:
+            raise Conflict(f"the id {draft.id!r} is given to two different payloads of one call")
+    return new, places
+
+
+def same(draft: Draft, kind: str, data: bytes | msgspec.Raw) -> bool:
+    """Whether a draft says what a record says, of this kind and with this JSON as its data."""
+    return draft.kind == kind and equal(draft.data, data)
+
+
+def repeated(session: str, draft: Draft, first: Record) -> Record:
+    """The record that has a draft's id already, if it says the same; else `Conflict`."""
+    if same(draft, first.kind, encode(first.data)):
+        return first
+    raise Conflict(
+        f"record {first.seq} of session {session!r} has the id {draft.id!r} already, and says something "
+        "else; use a new id for a new record",
+        first=first,
+    )
+
+
+def unexpected(session: str, expect: int, last: int) -> Conflict:
+    """The error for a caller who has not seen the last record."""
+    return Conflict(
+        f"session {session!r} is at record {last}, not {expect}; read what is new and try again", seq=last
+    )
 
 
 class Engine(Protocol):

@@ -178,6 +178,7 @@ class Catalog:
         self,
         head: Head,
         *,
+        expect: tuple[int, int] | None,
         length: int,
         state: int,
         damage: Sequence[Damage],
@@ -185,14 +186,15 @@ class Catalog:
         marks: Iterable[tuple[int, int]],
         anew: bool,
         open: bool,
-    ) -> None:
-        """What a log says up to `length`. With `anew` nothing that was known of it before counts."""
+    ) -> int | None:
+        """What a log says up to `length`, if the row still says what is expected (length and state; None: it
+        says nothing); else None. With `anew` nothing that was known of the log before counts."""
         with self.changing():
             found = self._db.execute(
-                "SELECT n, uid, length FROM sessions WHERE id = ?", (head.id,)
+                "SELECT n, uid, length, state, head IS NOT NULL FROM sessions WHERE id = ?", (head.id,)
             ).fetchone()
-            if found is not None and not anew and found[1] == head.uid and found[2] > length:
-                return  # somebody else has seen more
+            if (found[2:4] if found is not None and found[4] else None) != expect:
+                return None
             columns = {
                 "uid": head.uid,
                 "length": length,
@@ -233,6 +235,8 @@ class Catalog:
             self._db.executemany(
                 "INSERT OR IGNORE INTO marks VALUES (?, ?, ?)", ((n, seq, offset) for seq, offset in marks)
             )
+            assert n is not None
+            return int(n)
 
     def drop(self, id: str) -> None:
         """The session is gone."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,6 +20,9 @@ from hansard.ids import new_id
 T = TypeVar("T")
 
 IN_MEMORY = ":memory:"
+
+PATIENCE = 30.0
+"""Seconds after which a catalog that could not be used is tried again."""
 
 
 class CatalogFile:
@@ -34,6 +38,7 @@ class CatalogFile:
         self._inode = 0
         self._lock: int | None = None
         self._closed = False
+        self._again = 0.0
         self.generation = 0  # changes with every catalog: what was known of an older one is void
         self.in_memory = False
         self.trusted = False
@@ -75,8 +80,11 @@ class CatalogFile:
         self.trusted = True
 
     def _flagged(self) -> bool:
-        """Whether a writer could not tell the catalog."""
-        return self._disk.look(self._path("catalog.check")) is not None
+        """Whether a writer could not tell the catalog, as far as can be seen."""
+        try:
+            return self._disk.look(self._path("catalog.check")) is not None
+        except OSError:
+            return True
 
     def close(self) -> None:
         with self._mutex:
@@ -109,18 +117,25 @@ class CatalogFile:
                 raise Closed(f"the store in {self._root} is closed")
             path = self._disk.database(self._path("catalog.db"))
             if self._catalog is not None:
-                if self.in_memory or path == IN_MEMORY:
+                if path == IN_MEMORY or (self.in_memory and time.monotonic() < self._again):
                     return self._catalog
-                found = self._disk.look(path)
-                if found is not None and found.inode == self._inode:
+                if not self.in_memory and self._is_there(path):
                     return self._catalog
-                self._catalog.close()  # somebody took it away
+                self._catalog.close()  # somebody took it away, or it may be of use again
                 self._catalog = None
+                self.in_memory = False
                 self.generation += 1
             try:
                 return self._try(path)
             except sqlite3.Error as error:
                 return self._replace(error)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            found = self._disk.look(path)
+        except OSError:
+            return False
+        return found is not None and found.inode == self._inode
 
     def _try(self, path: str) -> Catalog:
         if path == IN_MEMORY:
@@ -132,19 +147,20 @@ class CatalogFile:
                 if not self._disk.lock(self._lock, shared=True):  # somebody is replacing it
                     self._disk.wait_lock(self._lock, "the catalog")
                     self._disk.lock(self._lock, shared=True)
-            if self._disk.look(path) is None:
+            found = self._disk.look(path)
+            while found is None:
                 self._begin(path)
+                found = self._disk.look(path)
         except OSError as error:
             raise sqlite3.OperationalError(str(error)) from error
         catalog = Catalog(path)
         try:
             same = self._turn_over(catalog)
-            found = self._disk.look(path)
             boot = catalog.fact("boot")
         except BaseException:
             catalog.close()
             raise
-        self._catalog, self._inode = catalog, 0 if found is None else found.inode
+        self._catalog, self._inode = catalog, found.inode
         self.trusted = same and boot == self._disk.boot() and not self._flagged()
         return catalog
 
@@ -163,15 +179,15 @@ class CatalogFile:
         a new one, so that an old copy that somebody brings back is known for one."""
         fd = self._lock
         assert fd is not None
-        with catalog.changing():
-            same = self._disk.read(fd, 64, 0).decode("ascii", "replace") == catalog.fact("token")
-            token = new_id()
-            catalog.state_fact("token", token)
-            try:
+        token = new_id()
+        try:
+            with catalog.changing():
+                same = self._disk.read(fd, 64, 0).decode("ascii", "replace") == catalog.fact("token")
+                catalog.state_fact("token", token)
                 self._disk.truncate(fd, 0)
                 self._disk.write(fd, token.encode())
-            except OSError as error:
-                raise sqlite3.OperationalError(str(error)) from error
+        except OSError as error:
+            raise sqlite3.OperationalError(str(error)) from error
         return same
 
     def _replace(self, error: sqlite3.Error) -> Catalog:
@@ -198,6 +214,7 @@ class CatalogFile:
             except (OSError, sqlite3.Error):
                 pass
         self.in_memory = True
+        self._again = time.monotonic() + PATIENCE
         self._catalog = Catalog(IN_MEMORY, like=None if _corrupt(error) else path)
         return self._catalog
 

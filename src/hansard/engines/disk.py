@@ -13,6 +13,7 @@ import getpass
 import os
 import random
 import socket
+import subprocess
 import sys
 import time
 import weakref
@@ -269,17 +270,16 @@ class Disk:
 
     def network(self, path: str) -> str | None:
         """The kind of network file system that a path lies on, or None."""
-        if sys.platform != "linux":
-            return None
         try:
-            with open("/proc/self/mountinfo") as file:
-                kind = file_system(path, file.read())
-        except OSError:
+            if sys.platform == "linux":
+                with open("/proc/self/mountinfo") as file:
+                    kind = file_system(path, file.read())
+            else:
+                told = subprocess.run(["/sbin/mount"], capture_output=True, text=True, timeout=5)
+                kind = mounted(path, told.stdout)
+        except (OSError, subprocess.SubprocessError):
             return None
         return kind if kind in NETWORK_FILE_SYSTEMS else None
-
-    def writable(self, path: str) -> bool:
-        return os.access(path, os.W_OK)
 
     def forget(self) -> None:
         """In a forked child: lets go of what the parent holds without giving it up for the parent."""
@@ -317,15 +317,37 @@ def file_system(path: str, mountinfo: str) -> str | None:
     >>> file_system("/srv/a b/c", table), file_system("/srv", table)
     ('nfs4', 'ext4')
     """
-    best, kind = -1, None
+    points = []
     for line in mountinfo.splitlines():
         fields, _, rest = line.partition(" - ")
         point = fields.split(" ")[4] if fields.count(" ") >= 4 else ""
         for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
             point = point.replace(octal, character)
+        points.append((point, rest.split(" ")[0]))
+    return _under(path, points)
+
+
+def mounted(path: str, told: str) -> str | None:
+    """The same from what `mount` prints on macOS.
+
+    >>> table = "/dev/disk1s1 on / (apfs, local)\\nhost:/x on /Volumes/my share (nfs, nodev)"
+    >>> mounted("/Volumes/my share/store", table), mounted("/Users", table)
+    ('nfs', 'apfs')
+    """
+    points = []
+    for line in told.splitlines():
+        place, _, options = line.rpartition(" (")
+        points.append((place.partition(" on ")[2], options.rstrip(")").split(",")[0]))
+    return _under(path, points)
+
+
+def _under(path: str, points: list[tuple[str, str]]) -> str | None:
+    """What is mounted nearest above a path; of several in one place the last."""
+    best, kind = -1, None
+    for point, found in points:
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if point and inside and len(point) >= best:
-            best, kind = len(point), rest.split(" ")[0]
+            best, kind = len(point), found
     return kind
 
 

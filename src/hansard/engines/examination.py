@@ -72,12 +72,9 @@ def _log(files: Files, log: Log) -> Iterator[Finding]:
         at += len(piece)
         for record in reader.feed(piece):
             log.advance(record)
-    length, state = reader.end, reader.state
-    rest = reader.finish()
-    if not reader.unterminated:
-        length, state = reader.end, reader.state
-        for record in rest:
-            log.advance(record)
+    for record in reader.finish():
+        log.advance(record)
+    length, state = reader.end + reader.unterminated, reader.state
     for wrong in reader.damage:
         yield Finding(
             kind="damage",

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from zlib import crc32
 
-from hansard.engines import Finding, Holder
+from hansard.engines import Finding, Holder, once, repeated, unexpected
 from hansard.engines.catalog import Catalog
 from hansard.engines.catalog_file import CatalogFile
 from hansard.engines.disk import Disk, problem
@@ -26,7 +26,6 @@ from hansard.engines.logs import MARK, REFRESH, Log
 from hansard.errors import (
     AlreadyExists,
     Closed,
-    Conflict,
     Damaged,
     HansardError,
     NewerFormat,
@@ -37,7 +36,7 @@ from hansard.errors import (
     Unsupported,
 )
 from hansard.ids import file_key, id_of, new_id
-from hansard.records import FORMAT, TAIL, Damage, Draft, Record, encode, equal, frame, last, scan, stored
+from hansard.records import FORMAT, TAIL, Damage, Draft, Record, frame, last, parse, stored
 from hansard.views import head as heads
 from hansard.views.head import Head, Query
 
@@ -73,6 +72,7 @@ class Files:
         self.root = self.disk.absolute(path)
         self.url = "file:" + self.root
         self._closed = False
+        self._leased = False
         self._mutex = threading.RLock()
         self._logs: OrderedDict[str, Log] = OrderedDict()
         with self._told(self.root):
@@ -189,14 +189,27 @@ class Files:
             try:
                 records = self._write_first(log, fd, drafts)
                 self.disk.sync_folder(self.path("sessions"))
-            except BaseException:
-                with suppress(OSError):
-                    self.disk.truncate(fd, 0)
-                    self.disk.unlink(log.path)
-                log.detach()
+            except BaseException as error:
+                gone = self._undo(fd, log)
+                if isinstance(error, OSError) and not isinstance(error, HansardError):
+                    told = problem(error, log.path)
+                    told.outcome_unknown = not gone
+                    raise told from error
                 raise
             self._let_go(log)
             return records
+
+    def _undo(self, fd: int, log: Log) -> bool:
+        """Takes away a log whose first write failed; whether it is gone, emptied at the least."""
+        gone = False
+        with suppress(OSError):
+            self.disk.truncate(fd, 0)
+            gone = True
+        with suppress(OSError):
+            self.disk.unlink(log.path)
+            gone = True
+        log.detach()
+        return gone
 
     def _take_new(self, log: Log) -> int:
         """Opens a log that nobody has begun, with its append lock held."""
@@ -226,13 +239,14 @@ class Files:
 
     def _write_first(self, log: Log, fd: int, drafts: Sequence[Draft]) -> list[Record]:
         """The session record stands alone, so that a batch behind it can be torn without it."""
-        line, state = frame(drafts[:1], 0, 0)
-        rest, state = frame(drafts[1:], 1, state) if len(drafts) > 1 else (b"", state)
+        new, places = once(drafts)
+        line, state = frame(new[:1], 0, 0)
+        rest, state = frame(new[1:], 1, state) if len(new) > 1 else (b"", state)
         self.disk.write(fd, line + rest)
         self.disk.sync(fd)
         log.end = log.floor = log.synced = len(line) + len(rest)
-        log.state, log.seq = state, len(drafts) - 1
-        return [stored(draft) for draft in drafts]
+        log.state, log.seq = state, len(new) - 1
+        return [stored(new[i]) for i in places]
 
     def append(
         self,
@@ -251,20 +265,17 @@ class Files:
         try:
             self._grab(log, uid)
             try:
-                repeats = self._repeats(log, drafts)
-                new = [d for i, d in enumerate(drafts) if i not in repeats] if repeats else drafts
-                if new:
+                new, places = once(drafts)
+                found = self._found(log, new)
+                missing = [draft for i, draft in enumerate(new) if i not in found] if found else new
+                if missing:
                     if expect is not None and expect != log.seq:
-                        raise Conflict(
-                            f"session {session!r} is at record {log.seq}, not {expect}; read what is new and "
-                            "try again",
-                            seq=log.seq,
-                        )
+                        raise unexpected(session, expect, log.seq)
                     self._will_grow(log, lease)
-                    self._write(log, new, durable)
+                    self._write(log, missing, durable)
                 elif durable:
                     self._sync(log)
-                return [stored(draft) for draft in drafts] if not repeats else _merged(drafts, repeats)
+                return [found[i] if i in found else stored(new[i]) for i in places]
             finally:
                 self._let_go(log)
         finally:
@@ -331,31 +342,15 @@ class Files:
             raise self._cut_back(log, log.floor, error, "syncing") from error
         log.floor = log.synced = log.end
 
-    def _repeats(self, log: Log, drafts: Sequence[Draft]) -> dict[int, Record | int]:
-        """Which drafts are there already: by their place the record, or the place of an equal draft."""
-        found: dict[int, Record | int] = {}
-        firsts: dict[str, int] = {}
+    def _found(self, log: Log, drafts: Sequence[Draft]) -> dict[int, Record]:
+        """The records that are there already under the ids of drafts, read back from the log."""
+        found: dict[int, Record] = {}
         for i, draft in enumerate(drafts):
-            if draft.id is None:
-                continue
-            if draft.id in firsts:
-                other = drafts[firsts[draft.id]]
-                if other.kind != draft.kind or not equal(other.data, draft.data):
-                    raise Conflict(f"the id {draft.id!r} is given to two different payloads of one call")
-                found[i] = firsts[draft.id]
-                continue
-            firsts[draft.id] = i
-            log.fold(log.end)
-            first = self._by_id(log, draft.id)
-            if first is None:
-                continue
-            if draft.kind != first.kind or not equal(draft.data, encode(first.data)):
-                raise Conflict(
-                    f"record {first.seq} of session {log.session!r} has the id {draft.id!r} already, and "
-                    "says something else; use a new id for a new record",
-                    first=first,
-                )
-            found[i] = first
+            if draft.id is not None:
+                log.fold(log.end)
+                first = self._by_id(log, draft.id)
+                if first is not None:
+                    found[i] = repeated(log.session, draft, first)
         return found
 
     def _will_grow(self, log: Log, lease: FileLease | None) -> None:
@@ -411,7 +406,7 @@ class Files:
                 break
             log.detach()
         log.depth = 1
-        if stat.size != log.end or log.head is None:
+        if stat.size != log.end or not log.head or not log.agrees(log.end, log.state, log.end):
             try:
                 self._catch_up(log, stat.size)
             except BaseException:
@@ -430,18 +425,16 @@ class Files:
         """Learns where the log ends, and takes away what a crash left. Under the append lock."""
         fd = log.fd
         assert fd is not None
-        if log.head is not None and 0 < log.end < size:
+        if log.head is not None and log.end < size and log.agrees(log.end, log.state, size):
             found = last(self.disk.read(fd, TAIL, max(0, size - TAIL)))
             if found is not None and found[0] > log.seq:
                 log.seq, log.state = found
                 log.end = log.floor = size
                 return
         log.fold(size)
-        if log.loose:
+        if log.folded > size:  # the last line is whole, and lacks its newline
             self.disk.write(fd, b"\n")
-            size += 1
-            log.fold(size)
-        if log.folded < size:
+        elif log.folded < size:
             self._set_aside(log, log.folded, size)
             self.disk.truncate(fd, log.folded)
         log.end = log.floor = log.folded
@@ -479,8 +472,8 @@ class Files:
 
     def _log(self, session: str) -> Log:
         """What is known of a log, kept among those used last."""
+        self._alive()
         with self._mutex:
-            self._alive()
             log = self._logs.get(session)
             if log is None:
                 log = self._logs[session] = self.new_log(session)
@@ -497,8 +490,9 @@ class Files:
                 return
             if log.depth == 0 and log.mutex.acquire(blocking=False):
                 try:
-                    if log.unsaved > MARK:
-                        log.save()
+                    with suppress(HansardError):
+                        if log.unsaved > MARK:
+                            log.save()
                     log.detach()
                     del self._logs[session]
                 finally:
@@ -516,10 +510,7 @@ class Files:
 
     def head(self, session: str) -> Head:
         with self._using(session) as log:
-            found = heads.copy(self._current(log))
-            for record in log.loose:
-                heads.advance(found, record)
-            return found
+            return heads.copy(self._current(log))
 
     def damage(self, session: str) -> list[Damage]:
         with self._using(session) as log:
@@ -564,8 +555,7 @@ class Files:
                     break
                 self.disk.close(fd)  # it was replaced between two looks
                 log.detach()
-        last_seq = log.loose[-1].seq if log.loose else head.seq
-        wanted = [(0, last_seq)] if spans is None else spans
+        wanted = [(0, head.seq)] if spans is None else spans
         way = log.backwards if reverse else log.forwards
         return _Stream(self.disk, fd, log.path, way(fd, stat.size, wanted, damage), kinds, limit)
 
@@ -612,7 +602,7 @@ class Files:
     def _close_row(self, log: Log) -> None:
         """The row is exact if nobody is writing: no lock file, and the append lock is free."""
         fd = log.fd
-        if self.readonly or fd is None or not log.writable or log.depth or log.loose:
+        if self.readonly or fd is None or not log.writable or log.depth:
             return
         if not self.disk.lock(fd):
             return
@@ -625,8 +615,6 @@ class Files:
 
     def _check(self) -> None:
         """Compares every row with its log: after a reboot, and whenever the catalog may be behind."""
-        if not self.readonly:
-            self._leases.sweep()
         self.catalog.checking()
         known = self.catalog.use(lambda catalog: catalog.known())
         for session in self.sessions():
@@ -641,8 +629,11 @@ class Files:
                         log.save(open=held)
                     elif held:
                         self.catalog.use(lambda catalog, id=session: catalog.mark_open(id))  # type: ignore[misc]
-            except (SessionNotFound, Damaged, NewerFormat, StoreUnavailable, ReadOnlyStore):
+            except (SessionNotFound, Damaged):
                 continue  # no session, or `doctor` says what is wrong with it
+            except (NewerFormat, StoreUnavailable, ReadOnlyStore):
+                # the next list tries again
+                self.catalog.use(lambda catalog, id=session: catalog.mark_open(id))  # type: ignore[misc]
             finally:
                 log.detach()
         for session in known:
@@ -664,12 +655,22 @@ class Files:
 
     def _written_id(self, path: str) -> str | None:
         """The id that a log itself gives, where its name is a hash."""
+        line = b""
         fd = self.disk.open(path)
         try:
-            first = next(iter(scan([self.disk.read(fd, MARK, 0)])), None)
+            while b"\n" not in line:
+                piece = self.disk.read(fd, MARK, len(line))
+                if not piece:
+                    return None
+                line += piece
         finally:
             self.disk.close(fd)
-        return heads.begin(first).id if first is not None and first.kind == "session" else None
+        try:
+            first = parse(line[: line.index(b"\n")])
+        except ValueError:
+            return None
+        id = first.data.get("id") if isinstance(first.data, dict) else None
+        return id if isinstance(id, str) else None
 
     # -- deleting
 
@@ -699,6 +700,7 @@ class Files:
 
     def lease(self, session: str, *, force: bool = False) -> FileLease:
         self._may_write()
+        self._leased = True
         with self._told(self.path("locks")):
             return self._leases.take(session, force=force)
 
@@ -723,7 +725,9 @@ class Files:
             try:
                 self._sync(log)
                 log.fold(log.end)
-                log.save()
+                if not log.save():  # somebody else was at the row: go on from what it says now
+                    log.fold(log.end)
+                    log.save()
                 # a lease that another process has keeps the row open: it may write without a look at it
                 mine = any(lease.session == session for lease in self._leases.mine())
                 if mine or self._leases.free(session):
@@ -801,6 +805,9 @@ class Files:
         for lease in self._leases.mine():
             with suppress(HansardError):
                 self.release(lease.session, lease)
+        if self._leased:  # what others left behind is taken away by those who leave lock files themselves
+            with suppress(OSError):
+                self._leases.sweep()
         with self._mutex:
             logs = list(self._logs.values())
         for log in logs:
@@ -835,6 +842,8 @@ class _Stream(Iterator[Record]):
         self._left = limit
 
     def __next__(self) -> Record:
+        if self._disk.inherited:
+            raise Closed(f"what was read of {self._path} was inherited through fork(); read it again")
         if self._fd is not None and self._left != 0:
             try:
                 for record in self._records:
@@ -855,17 +864,6 @@ class _Stream(Iterator[Record]):
 
     def __del__(self) -> None:
         self.close()
-
-
-def _merged(drafts: Sequence[Draft], repeats: dict[int, Record | int]) -> list[Record]:
-    records: list[Record] = []
-    for i, draft in enumerate(drafts):
-        repeat = repeats.get(i)
-        if repeat is None:
-            records.append(stored(draft))
-        else:
-            records.append(records[repeat] if isinstance(repeat, int) else repeat)
-    return records
 
 
 def _replaced(session: str) -> SessionNotFound:

@@ -100,10 +100,11 @@ class Leases:
             mine = {lease.path: lease.holder for lease in self._mine.values()}
         held: list[Holder] = []
         for name in sorted(self._disk.names(self._folder)):
-            path = f"{self._folder}/{name}"
-            if not name.endswith(".lock"):
-                continue
-            holder = mine.get(path) or self._look_at(path, id_of(name[:-5]) or name[:-5])
+            path, key = f"{self._folder}/{name}", name.removesuffix(".lock")
+            session = id_of(key)
+            if key == name or (session is None and "=~" not in key):
+                continue  # not ours
+            holder = mine.get(path) or self._look_at(path, session or key)
             if holder is not None:
                 held.append(holder)
         return held

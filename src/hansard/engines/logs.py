@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from hansard.engines.catalog import Catalog, Row
+from hansard.engines.catalog import Catalog
 from hansard.engines.catalog_file import CatalogFile
 from hansard.engines.disk import Disk, Stat, problem
 from hansard.errors import Damaged, ReadOnlyStore, SessionNotFound
@@ -57,14 +57,14 @@ class Log:
     def _unfold(self) -> None:
         self._generation = -1
         self._n: int | None = None  # its row in the catalog
+        self._row: tuple[int, int] | None = None  # how far that went when it was last looked at
         self._ids: dict[str, int] = {}  # not yet in the catalog
         self._marks: list[tuple[int, int]] = []  # not yet in the catalog
         self._marked = 0
         self._anew = True  # what the catalog has of it does not count
         self.head: Head | None = None
-        self.loose: list[Record] = []  # what the last line says, where that lacks its newline
         self.damage: list[Damage] = []
-        self.folded = 0  # how far the head goes: place, checksum, last seq
+        self.folded = 0  # how far the head goes (place, checksum, last seq), a missing last newline included
         self.folded_state = 0
         self.folded_seq = -1
         self.saved = 0  # how far the catalog's row goes
@@ -104,11 +104,11 @@ class Log:
 
     def fold(self, size: int) -> Head:
         """Takes the head past all that is in the log up to `size`; `SessionNotFound` if it is no session."""
-        if self._generation != self._catalog.generation or size < self.folded:
+        known = self._generation == self._catalog.generation
+        if not known or (self.folded and not self.agrees(self.folded, self.folded_state, size)):
             self._unfold()
             self._begin(size)
             self._generation = self._catalog.generation  # asking for the row may have opened a new one
-        self.loose = []
         if size > self.folded:
             reader = Scan(self.folded, self.folded_state, self.folded_seq)
             for piece in self._pieces(self.folded, size):
@@ -118,10 +118,9 @@ class Log:
                     self._marked = self.folded
             end = reader.end
             rest = reader.finish()
-            if reader.unterminated:
-                self.loose = rest
-            elif reader.end > end:
+            if reader.end > end:
                 self._take(reader, rest)
+                self.folded += reader.unterminated
             self.damage += reader.damage
         if self.head is None:
             raise SessionNotFound(self.session)
@@ -142,17 +141,19 @@ class Log:
         if record.id is not None:
             self._ids[record.id] = record.seq
 
-    def save(self, *, open: bool = False) -> None:
-        """Writes what was folded to the catalog."""
+    def save(self, *, open: bool = False) -> bool:
+        """Writes what was folded to the catalog, unless somebody else has written the row since it was read;
+        then the next fold goes on from that."""
         head = self.head
         if head is None or self._generation != self._catalog.generation:
-            return
+            return False
         if self.saved == self.folded and not open:
-            return
+            return True
 
-        def work(catalog: Catalog) -> Row | None:
-            catalog.save(
+        def work(catalog: Catalog) -> int | None:
+            return catalog.save(
                 head,
+                expect=self._row,
                 length=self.folded,
                 state=self.folded_state,
                 damage=self.damage,
@@ -161,16 +162,16 @@ class Log:
                 anew=self._anew,
                 open=open,
             )
-            return catalog.row(self.session) if self._n is None else None
 
-        row = self._catalog.use(work)
-        if self._generation != self._catalog.generation:
-            return  # the catalog was made anew and knows nothing: the next fold begins at the start
-        if row is not None:
-            self._n = row.n
+        n = self._catalog.use(work)
+        if n is None or self._generation != self._catalog.generation:
+            self._generation = -1
+            return False
+        self._n, self._row = n, (self.folded, self.folded_state)
         self.saved, self._anew = self.folded, False
         self._ids.clear()
         self._marks.clear()
+        return True
 
     @property
     def unsaved(self) -> int:
@@ -182,7 +183,7 @@ class Log:
         row = self._catalog.use(lambda catalog: catalog.row(self.session))
         if row is None or row.head is None:
             return
-        self._n = row.n
+        self._n, self._row = row.n, (row.length, row.state)
         if self.agrees(row.length, row.state, size):
             self.head = row.head
             self.folded = self.saved = self._marked = row.length
@@ -191,9 +192,13 @@ class Log:
             self._anew = False
 
     def agrees(self, length: int, state: int, size: int) -> bool:
-        """Whether the log's first `length` bytes can be those that somebody folded before."""
+        """Whether the log's first `length` bytes can be those that somebody folded before. A last line that
+        lacks its newline is folded as if it had one."""
         assert self.fd is not None
-        return 19 < length <= size and state_after(self._disk.read(self.fd, 19, length - 19)) == state
+        if not 19 < length <= size + 1:
+            return False
+        end = self._disk.read(self.fd, 19, length - 19)
+        return state_after(end + b"\n" if length > size else end) == state
 
     def _first(self, record: Record) -> Head:
         if record.kind != "session":  # the first line is illegible; what follows it stays readable
@@ -225,13 +230,14 @@ class Log:
 
     def seq_of(self, id: str) -> int | None:
         """Where the record with this id stands. Only as far as the log was folded."""
-        for record in self.loose:
-            if record.id == id:
-                return record.seq
         seq = self._ids.get(id)
         n = self._n
         if seq is None and n is not None and not self._anew:
             seq = self._catalog.use(lambda catalog: catalog.seq_of(n, id))
+            if self._generation != self._catalog.generation:  # it broke; another one knows nothing yet
+                assert self.fd is not None
+                self.fold(self._disk.stat(self.fd).size)
+                return self.seq_of(id)
         return seq
 
     def _places(self, seq: int, limit: int) -> list[tuple[int, int]]:

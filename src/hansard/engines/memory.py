@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from hansard.engines import Finding, Holder
+from hansard.engines import Finding, Holder, once, repeated, unexpected
 from hansard.engines.disk import Disk
-from hansard.errors import AlreadyExists, Closed, Conflict, ReadOnlyStore, SessionBusy, SessionNotFound
-from hansard.records import Damage, Draft, Record, decode, draft_of, encode, equal, parse
+from hansard.errors import AlreadyExists, Closed, ReadOnlyStore, SessionBusy, SessionNotFound
+from hansard.records import Damage, Draft, Record, decode, encode, parse, understood
 from hansard.views import head as heads
 from hansard.views.head import Head, Query
 
@@ -35,13 +35,14 @@ class Log:
         self.head: Head | None = None
         self.add(drafts)
 
-    def add(self, drafts: Sequence[Draft], batch: tuple[int, int] | None = None) -> None:
+    def add(self, drafts: Sequence[Draft]) -> None:
+        batch = (len(self.lines), len(drafts)) if len(drafts) > 1 else None
         for draft in drafts:
             draft.seq = len(self.lines)
             draft.batch = batch
             self.lines.append(encode(draft))
             self.kinds.append(draft.kind)
-            record = self.record(draft.seq)
+            record = parse(self.lines[-1])
             if record.id is not None:
                 self.ids[record.id] = record.seq
             if self.head is None:
@@ -51,7 +52,7 @@ class Log:
 
     def record(self, seq: int) -> Record:
         """A record of the caller's own."""
-        return parse(self.lines[seq])
+        return understood(parse(self.lines[seq]))
 
 
 class Memory:
@@ -95,10 +96,11 @@ class Memory:
         with self._mutex:
             if session in self._logs:
                 raise AlreadyExists(session)
-            log = Log(drafts[:1])
-            log.add(drafts[1:], (1, len(drafts) - 1) if len(drafts) > 2 else None)
+            new, places = once(drafts)
+            log = Log(new[:1])
+            log.add(new[1:])
             self._logs[session] = log
-            return [log.record(seq) for seq in range(len(drafts))]
+            return [log.record(seq) for seq in places]
 
     def append(
         self,
@@ -115,39 +117,19 @@ class Memory:
             raise Closed(f"the lease of session {session!r} was given back")
         with self._mutex:
             log = self._log(session, uid)
-            seqs: list[int | None] = []
-            new: list[Draft] = []
-            firsts: dict[str, Draft] = {}
-            for draft in drafts:
-                seq = None if draft.id is None else log.ids.get(draft.id)
-                if seq is not None and not _same(draft, draft_of(log.record(seq))):
-                    raise Conflict(
-                        f"record {seq} of session {session!r} has the id {draft.id!r} already, and says "
-                        "something else; use a new id for a new record",
-                        first=log.record(seq),
-                    )
-                if seq is None and draft.id is not None:
-                    if draft.id in firsts:
-                        if not _same(draft, firsts[draft.id]):
-                            raise Conflict(
-                                f"the id {draft.id!r} is given to two different payloads of one call"
-                            )
-                        seqs.append(len(log.lines) + new.index(firsts[draft.id]))
-                        continue
-                    firsts[draft.id] = draft
-                if seq is None:
-                    seqs.append(len(log.lines) + len(new))
-                    new.append(draft)
-                else:
-                    seqs.append(seq)
+            new, places = once(drafts)
+            seqs = [None if draft.id is None else log.ids.get(draft.id) for draft in new]
+            for draft, seq in zip(new, seqs, strict=True):
+                if seq is not None:
+                    repeated(session, draft, log.record(seq))
+            missing = [draft for draft, seq in zip(new, seqs, strict=True) if seq is None]
             last = len(log.lines) - 1
-            if new and expect is not None and expect != last:
-                raise Conflict(
-                    f"session {session!r} is at record {last}, not {expect}; read what is new and try again",
-                    seq=last,
-                )
-            log.add(new, (last + 1, len(new)) if len(new) > 1 else None)
-            return [log.record(seq) for seq in seqs if seq is not None]
+            if missing and expect is not None and expect != last:
+                raise unexpected(session, expect, last)
+            log.add(missing)
+            written = iter(range(last + 1, len(log.lines)))
+            seqs = [next(written) if seq is None else seq for seq in seqs]
+            return [log.record(seqs[place] or 0) for place in places]
 
     def flush(self, session: str) -> None:
         self._writable()
@@ -297,7 +279,3 @@ class Memory:
 
     def close(self) -> None:
         self._closed = True
-
-
-def _same(one: Draft, other: Draft) -> bool:
-    return one.kind == other.kind and equal(one.data, other.data)

@@ -1,4 +1,4 @@
-"""What is said in the tests: messages in the forms of several providers, and the short way to compare them."""
+"""What is said in the tests: messages in the forms of several providers, and short ways to compare."""
 
 from __future__ import annotations
 

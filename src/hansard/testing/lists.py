@@ -251,7 +251,7 @@ def test_every_filter_keeps_what_matches_and_all_of_them_are_anded(world: World,
     known: list[dict[str, Any]] = []
     folders = [str(tmp_path / name) for name in ("one", "two")]
     for n in range(40):
-        one = {
+        one: dict[str, Any] = {
             "agent": chance.choice(["coder", "writer"]),
             "model": chance.choice(["m1", "m2", "m3"]),
             "workspace": chance.choice(folders),

@@ -194,10 +194,11 @@ def _set(head: Head, field: str, value: Any, record: Record) -> None:
             head.ended_at = None if head.status == OPEN_STATUS else record.when
     elif field == "title":
         head.title, head.titled = (value, True) if isinstance(value, str) else (head.first_text, False)
-    elif field == "labels" and isinstance(value, list):
-        head.labels = sorted({label for label in value if isinstance(label, str)})
-    elif field == "meta" and isinstance(value, dict):
-        head.meta = {**head.meta, **value}
+    elif field == "labels":
+        given = value if isinstance(value, list) else []
+        head.labels = sorted({label for label in given if isinstance(label, str)})
+    elif field == "meta":
+        head.meta = {**head.meta, **value} if isinstance(value, dict) else {}
     elif field == "pinned":
         head.pinned = value is True
     elif field in ("parent", "path"):

@@ -254,13 +254,13 @@ def left(given: Sequence[Entry], pop: int, *, pairs: bool) -> int:
 
 
 def _orphans(given: Sequence[Entry]) -> set[str]:
-    """The calls that these entries answer and do not make."""
-    answered: set[str] = set()
+    """The calls that these entries answer and do not make before."""
+    orphans: set[str] = set()
     made: set[str] = set()
     for entry in given:
-        answered.update(messages.results(entry.payload, entry.shape))
         made.update(messages.calls(entry.payload, entry.shape))
-    return answered - made
+        orphans.update(set(messages.results(entry.payload, entry.shape)) - made)
+    return orphans
 
 
 def matched(given: Sequence[Entry], wanted: Sequence[Any]) -> list[Entry | None]:

@@ -60,7 +60,9 @@ def append() -> Iterator[Figure]:
 
         limit, took = alternate(raw_batch, lambda: timed(lambda: session.extend(many)), 9)
         a, b = statistics.median(limit), statistics.median(took)
-        yield Figure("Append", "extend of 1,000 messages", 1000 / b, "/s", 1000 / a, a / b, 0.30, spread=spread(took))
+        yield Figure(
+            "Append", "extend of 1,000 messages", 1000 / b, "/s", 1000 / a, a / b, 0.30, spread=spread(took)
+        )
         os.close(raw)
 
 
@@ -73,14 +75,25 @@ def growth(full: bool) -> Iterator[Figure]:
             fill(long, length)
             early, late = alternate(lambda: appends(short), lambda: appends(long), 12)
             ratio = statistics.median(late) / statistics.median(early)
-            yield Figure("Cost growth", f"append at message {length:,} against the first", ratio, "×", None, None, 1.1, False)
+            yield Figure(
+                "Cost growth",
+                f"append at message {length:,} against the first",
+                ratio,
+                "×",
+                None,
+                None,
+                1.1,
+                False,
+            )
         before = [timed(lambda: one_more(store)) for _ in range(100)]
         for i in range(count):
             with store.create(f"s{i}") as session:
                 session.append(ONE, durable=False)
         after = [timed(lambda: one_more(store)) for _ in range(100)]
         ratio = statistics.median(after) / statistics.median(before)
-        yield Figure("Cost growth", f"new session, one message, among {count:,}", ratio, "×", None, None, 1.1, False)
+        yield Figure(
+            "Cost growth", f"new session, one message, among {count:,}", ratio, "×", None, None, 1.1, False
+        )
 
 
 def appends(session: Session, n: int = 100) -> float:
@@ -125,8 +138,26 @@ def resume(full: bool) -> Iterator[Figure]:
 
                 history()
                 took[n] = best(history, 15)
-            yield Figure("Resume", f"open and history, 200 live of {length:,}", took[length] * 1e3, "ms", None, None, 3.0, False)
-            yield Figure("Resume", f"the same against 200 live of 1,000", took[length] / took[1_000], "×", None, None, 1.2, False)
+            yield Figure(
+                "Resume",
+                f"open and history, 200 live of {length:,}",
+                took[length] * 1e3,
+                "ms",
+                None,
+                None,
+                3.0,
+                False,
+            )
+            yield Figure(
+                "Resume",
+                "the same against 200 live of 1,000",
+                took[length] / took[1_000],
+                "×",
+                None,
+                None,
+                1.2,
+                False,
+            )
             view = store.read(f"s{length}")
             last = best(lambda: list(view.records(limit=50, reverse=True)), 15)
             yield Figure("Resume", "the last 50 records", last * 1e3, "ms", None, None, 2.0, False)
@@ -153,7 +184,15 @@ def lists(full: bool) -> Iterator[Figure]:
             write_sessions(place / "store", n)
             build = timed(lambda: newest(place / "store"))
             if n == many:
-                yield Figure("Lists", f"catalog of {n:,} sessions from their logs", n / build, "sessions/s", None, None, 10_000)
+                yield Figure(
+                    "Lists",
+                    f"catalog of {n:,} sessions from their logs",
+                    n / build,
+                    "sessions/s",
+                    None,
+                    None,
+                    10_000,
+                )
             with hansard.open(place / "store") as store:
                 store.list()
                 took[n] = best(store.list, 31)
@@ -164,11 +203,26 @@ def lists(full: bool) -> Iterator[Figure]:
                     f"hansard.open({str(place / 'store')!r}).list(); print(time.perf_counter()-t)"
                 )
                 fresh = [
-                    float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+                    float(
+                        subprocess.run(
+                            [sys.executable, "-c", code], capture_output=True, check=True, text=True
+                        ).stdout
+                    )
                     for _ in range(9)
                 ]
-                yield Figure("Lists", "the same, first call of a new process", statistics.median(fresh) * 1e3, "ms", None, None, 10.0, False)
-    yield Figure("Lists", f"among {many:,} against among 1,000", took[many] / took[1_000], "×", None, None, 1.3, False)
+                yield Figure(
+                    "Lists",
+                    "the same, first call of a new process",
+                    statistics.median(fresh) * 1e3,
+                    "ms",
+                    None,
+                    None,
+                    10.0,
+                    False,
+                )
+    yield Figure(
+        "Lists", f"among {many:,} against among 1,000", took[many] / took[1_000], "×", None, None, 1.3, False
+    )
 
 
 def newest(path: Path) -> None:
@@ -178,8 +232,9 @@ def newest(path: Path) -> None:
 
 def write_sessions(path: Path, n: int) -> None:
     """Logs as the engine writes them, without its catalog and without a sync for each."""
-    from hansard.records import Draft, encode, frame, utc
     from datetime import UTC, datetime, timedelta
+
+    from hansard.records import Draft, encode, frame, utc
 
     hansard.open(path).close()
     (path / "catalog.db").unlink(missing_ok=True)
@@ -221,5 +276,7 @@ def disk() -> Iterator[Figure]:
         size = (place / "store" / "sessions" / "one.jsonl").stat().st_size
         plain = sum(len(msgspec.json.encode(message)) for message in messages(5_000))
         catalog = sum(path.stat().st_size for path in (place / "store").glob("catalog.db*"))
-        yield Figure("Disk", "log against the JSON of its messages", size / plain, "×", None, None, 1.15, False)
+        yield Figure(
+            "Disk", "log against the JSON of its messages", size / plain, "×", None, None, 1.15, False
+        )
         yield Figure("Disk", "log and catalog", (size + catalog) / plain, "×", None, None, 1.7, False)

@@ -60,7 +60,9 @@ def best(work: Callable[[], Any], times: int = 7) -> float:
     return statistics.median(timed(work) for _ in range(times))
 
 
-def alternate(one: Callable[[], float], other: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
+def alternate(
+    one: Callable[[], float], other: Callable[[], float], rounds: int
+) -> tuple[list[float], list[float]]:
     """Two things measured in turns, so that the machine's moods strike both."""
     first: list[float] = []
     second: list[float] = []
@@ -79,7 +81,9 @@ def spread(samples: list[float]) -> float:
 def messages(n: int, seed: int = 1) -> Iterator[dict[str, Any]]:
     """A coding agent's messages, 1.3 KB on average: prompts, prose, tool calls and what tools say."""
     dice = random.Random(seed)
-    words = "the session log keeps every record in order and never edits one file test error path line".split()
+    words = (
+        "the session log keeps every record in order and never edits one file test error path line".split()
+    )
 
     def prose(size: int) -> str:
         return " ".join(dice.choices(words, k=size))
@@ -89,13 +93,20 @@ def messages(n: int, seed: int = 1) -> Iterator[dict[str, Any]]:
             case 0:
                 yield {"role": "user", "content": f"Step {i}: {prose(20)}"}
             case 1:
-                call = {"name": "bash", "arguments": '{"command":"pytest -q tests/' + prose(4).replace(" ", "_") + '"}'}
+                call = {
+                    "name": "bash",
+                    "arguments": '{"command":"pytest -q tests/' + prose(4).replace(" ", "_") + '"}',
+                }
                 yield {
                     "role": "assistant",
                     "content": prose(40),
                     "tool_calls": [{"id": f"call_{i}", "type": "function", "function": call}],
                 }
             case 2:
-                yield {"role": "tool", "tool_call_id": f"call_{i - 1}", "content": prose(dice.randint(100, 1200))}
+                yield {
+                    "role": "tool",
+                    "tool_call_id": f"call_{i - 1}",
+                    "content": prose(dice.randint(100, 1200)),
+                }
             case _:
                 yield {"role": "assistant", "content": prose(dice.randint(30, 120))}

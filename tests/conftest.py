@@ -31,7 +31,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for outcome in ("failed", "error") for report in terminalreporter.getreports(outcome)]
-    broken = {rule for report in reports for key, rule in getattr(report, "user_properties", ()) if key == "rule"}
+    broken = {
+        rule for report in reports for key, rule in getattr(report, "user_properties", ()) if key == "rule"
+    }
     if broken:
         terminalreporter.section("rules of the contract that do not hold")
         terminalreporter.line(" ".join(sorted(broken)))

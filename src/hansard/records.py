@@ -386,13 +386,9 @@ class Scan:
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     pass
                 else:
-                    if self._in_order(records):
-                        self._at += len(block)
-                        state = crc32(block[-_SEAL - 1 :], claimed)
-                        self._seeds = [state]
-                        self._next = self.seq = records[-1].seq
-                        self.end, self.state = self._at, state
-                        return records
+                    given = self._plain(block, records, _state(claimed))
+                    if given is not None:
+                        return given
         found: list[Record] = []
         start = 0
         while start < len(block):
@@ -401,28 +397,54 @@ class Scan:
             start = stop
         return found
 
-    def _in_order(self, records: list[Record]) -> bool:
-        """Whether all is plain: consecutive, known, no batch that is open at either end."""
-        if self._open or self._suspect or self._next is None or not records:
-            return False
+    def _plain(self, block: bytes, records: list[Record], state: int) -> list[Record] | None:
+        """Takes in a stretch that is as it was written, if all in it is plain: consecutive, of kinds that
+        need no understanding, no batch broken. Gives what is complete by it."""
+        if self._suspect or self._held is not None or self._next is None or not records:
+            return None
         seq = self._next
-        left = 0
-        batch = None
         for record in records:
             seq += 1
             if record.seq != seq or record.kind[:1] == "!":
-                return False
-            if record.batch is not None:
-                if left == 0:
-                    batch, left = record.batch, record.batch[1]
-                    if batch[0] != seq:
-                        return False
-                if record.batch != batch:
-                    return False
-                left -= 1
-            elif left:
-                return False
-        return left == 0
+                return None
+        given = self._open + records if self._open else records
+        rest = 0  # how many records at the end belong to a batch of which more is to come
+        last = given[-1].batch
+        if last is not None and seq < last[0] + last[1] - 1:
+            rest = seq - last[0] + 1
+        whole = given[: len(given) - rest] if rest else given
+        if rest > len(given) or any(record.batch != last for record in given[len(whole) :]):
+            return None
+        left, batch = 0, None
+        for record in whole:
+            if record.batch != batch or not left:
+                batch = record.batch
+                if left or (batch is not None and batch[0] != record.seq):
+                    return None
+                left = 1 if batch is None else batch[1]
+            left -= 1
+        if left:
+            return None
+        begin = len(block)
+        if 0 < rest <= len(records):
+            for _ in range(rest):
+                begin = block.rfind(b"\n", 0, begin - 1) + 1
+        if whole:
+            self.seq = whole[-1].seq
+            if rest <= len(records):
+                self.end = self._at + begin
+                self.state = state_after(block[:begin]) if 0 < begin < len(block) else self._seeds[0]
+                if begin == len(block):
+                    self.state = state
+        if rest:
+            if whole or not self._open:
+                self._open_at = self._at + begin
+            self._open = given[len(whole) :]
+        else:
+            self._open = []
+        self._at += len(block)
+        self._seeds, self._next = [state], seq
+        return whole
 
     def _line(self, line: bytes, found: list[Record]) -> None:
         text = line.rstrip(b"\r\n ") + b"\n"  # an editor may have changed the end of a line

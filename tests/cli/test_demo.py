@@ -78,3 +78,15 @@ def test_a_recorder_that_nobody_kills_ends_with_whoever_started_it(tmp_path):
     assert events[-1] == "halfway"
     child.communicate(timeout=30)
     assert child.returncode == 1
+
+
+def test_nobody_has_to_watch_to_the_end():
+    command = [sys.executable, "-m", "hansard", "demo"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    assert child.stdout.readline().startswith("The store is")
+    child.stdout.close()
+    assert child.wait(30) == 0
+    assert child.stderr.read() == ""
+    child.stderr.close()

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import click
 
@@ -60,7 +61,7 @@ def demo(asked: Asked) -> None:
             raise click.BadParameter(
                 "the demonstration needs a store in files: a folder", param_hint="--store"
             )
-        folder = store.url.removeprefix("file:")
+        folder = unquote(store.url.removeprefix("file:"))
         _perform(store, folder, kept=bool(chosen), asked=asked)
 
 
@@ -87,7 +88,7 @@ def _perform(store: Store, folder: str, *, kept: bool, asked: Asked) -> None:
     voice.say(f"The store is {safe(folder)}")
     voice.say()
     voice.say("1. Another process records a session. What is shown here is on disk:", step)
-    death = _kill_a_recorder(store.url, voice)
+    death = _kill_a_recorder(folder, voice)
     voice.say()
     voice.say(
         f"2. It is killed (SIGKILL, process {death.pid}) in the middle of writing the next message.", step
@@ -148,9 +149,9 @@ def _perform(store: Store, folder: str, *, kept: bool, asked: Asked) -> None:
         click.get_current_context().exit(FAILED)
 
 
-def _kill_a_recorder(url: str, voice: Voice) -> Death:
+def _kill_a_recorder(folder: str, voice: Voice) -> Death:
     """Starts the recorder, listens until it stands in the middle of a write, and kills it there."""
-    with _recorder(url) as child:
+    with _recorder(folder) as child:
         session, safe, written, of = "", [], 0, 0
         assert child.stdout is not None
         for told in map(json.loads, child.stdout):
@@ -174,23 +175,20 @@ def _kill_a_recorder(url: str, voice: Voice) -> Death:
 
 
 @contextmanager
-def _recorder(url: str) -> Iterator[subprocess.Popen[str]]:
+def _recorder(folder: str) -> Iterator[subprocess.Popen[str]]:
     child = subprocess.Popen(
-        [sys.executable, "-m", "hansard.cli.recorder", url],
+        [sys.executable, "-m", "hansard.cli.recorder", folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
     )
-    try:
-        with child:
-            try:
-                yield child
-            finally:
-                child.kill()
-    except BrokenPipeError:
-        pass
+    with child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def _finding(store: Store, kind: str, session: str) -> Finding | None:

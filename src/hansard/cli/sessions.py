@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import click
 from click.core import ParameterSource
@@ -184,7 +185,7 @@ def home(ctx: click.Context) -> None:
         return
     option = "" if asked.store is None else f" --store {shlex.quote(asked.store)}"
     if not found:
-        click.echo(_WELCOME.format(store=screen.safe(url.removeprefix("file:"))), nl=False)
+        click.echo(_WELCOME.format(store=screen.safe(unquote(url.removeprefix("file:")))), nl=False)
         return
     click.echo("\n".join(rows(found)))
     click.echo()

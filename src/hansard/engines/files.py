@@ -14,7 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import Any, TypeVar
+from urllib.parse import quote
 from zlib import crc32
 
 from hansard.engines import Finding, Holder, once, repeated, unexpected
@@ -70,7 +72,7 @@ class Files:
         self.disk = disk or Disk()
         self.readonly = readonly
         self.root = self.disk.absolute(path)
-        self.url = "file:" + self.root
+        self.url = "file:" + quote(self.root)
         self._closed = False
         self._leased = False
         self._mutex = threading.RLock()
@@ -181,7 +183,7 @@ class Files:
 
     def create(self, session: str, drafts: Sequence[Draft], *, lease: Any = None) -> list[Record]:
         self._may_write()
-        with self._using(session) as log, self._told(log.path):
+        with self._using(session) as log:
             self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
             if lease is not None:
                 lease.marked = True
@@ -191,7 +193,7 @@ class Files:
                 self.disk.sync_folder(self.path("sessions"))
             except BaseException as error:
                 gone = self._undo(fd, log)
-                if isinstance(error, OSError) and not isinstance(error, HansardError):
+                if isinstance(error, OSError):
                     told = problem(error, log.path)
                     told.outcome_unknown = not gone
                     raise told from error
@@ -278,6 +280,10 @@ class Files:
                 return [found[i] if i in found else stored(new[i]) for i in places]
             finally:
                 self._let_go(log)
+        except HansardError:
+            raise
+        except OSError as error:
+            raise problem(error, log.path) from error
         finally:
             log.mutex.release()
 
@@ -382,12 +388,7 @@ class Files:
         if log.depth:
             log.depth += 1
         else:
-            try:
-                self._lock(log)
-            except HansardError:
-                raise
-            except OSError as error:
-                raise problem(error, log.path) from error
+            self._lock(log)
         if uid is not None and log.head is not None and log.head.uid != uid:
             self._let_go(log)
             raise _replaced(log.session)
@@ -467,6 +468,10 @@ class Files:
         log = self._acquire(session)
         try:
             yield log
+        except HansardError:
+            raise
+        except OSError as error:
+            raise problem(error, log.path) from error
         finally:
             log.mutex.release()
 
@@ -500,8 +505,7 @@ class Files:
 
     def _current(self, log: Log, *, save: bool = False) -> Head:
         """The head as of now. The caller has the log's mutex."""
-        with self._told(log.path):
-            head = log.fold(log.attach().size)
+        head = log.fold(log.attach().size)
         if log.unsaved and (save or log.unsaved > REFRESH):
             log.save()
         return head
@@ -542,7 +546,7 @@ class Files:
         damage: list[Damage] | None = None,
     ) -> Iterator[Record]:
         while True:
-            with self._using(session) as log, self._told(log.path):
+            with self._using(session) as log:
                 head = self._current(log)
                 if uid is not None and head.uid != uid:
                     raise _replaced(session)
@@ -557,7 +561,9 @@ class Files:
                 log.detach()
         wanted = [(0, head.seq)] if spans is None else spans
         way = log.backwards if reverse else log.forwards
-        return _Stream(self.disk, fd, log.path, way(fd, stat.size, wanted, damage), kinds, limit)
+        pieces = way(fd, stat.size, wanted, damage)
+        found = chain.from_iterable(_through(_File(self.disk, fd, log.path), pieces, kinds))
+        return found if limit is None else islice(found, limit)
 
     # -- lists
 
@@ -686,10 +692,9 @@ class Files:
             try:
                 if unless_input and log.fold(log.end).has_user_input:
                     return False
-                with self._told(log.path):
-                    self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
-                    self.disk.unlink(log.path)
-                    self.disk.sync_folder(self.path("sessions"))
+                self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
+                self.disk.unlink(log.path)
+                self.disk.sync_folder(self.path("sessions"))
             finally:
                 self._let_go(log)
             log.detach()
@@ -822,48 +827,30 @@ class Files:
             self.catalog.close()
 
 
-class _Stream(Iterator[Record]):
-    """Records on their way out. The file is closed when they are through, or when nobody wants them."""
+class _File:
+    """An open file that is closed at the latest when nobody refers to it any more."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        fd: int,
-        path: str,
-        records: Iterator[Record],
-        kinds: Sequence[str] | None,
-        limit: int | None,
-    ) -> None:
-        self._disk = disk
-        self._fd: int | None = fd
-        self._path = path
-        self._records = records
-        self._kinds = None if kinds is None else frozenset(kinds)
-        self._left = limit
-
-    def __next__(self) -> Record:
-        if self._disk.inherited:
-            raise Closed(f"what was read of {self._path} was inherited through fork(); read it again")
-        if self._fd is not None and self._left != 0:
-            try:
-                for record in self._records:
-                    if self._kinds is None or record.kind in self._kinds:
-                        if self._left is not None:
-                            self._left -= 1
-                        return record
-            except OSError as error:
-                self.close()
-                raise problem(error, self._path) from error
-        self.close()
-        raise StopIteration
-
-    def close(self) -> None:
-        if self._fd is not None:
-            self._disk.close(self._fd)
-            self._fd = None
+    def __init__(self, disk: Disk, fd: int, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self._fd = fd
 
     def __del__(self) -> None:
-        self.close()
+        self.disk.close(self._fd)
+
+
+def _through(
+    file: _File, pieces: Iterator[list[Record]], kinds: Sequence[str] | None
+) -> Iterator[list[Record]]:
+    """Records of some kinds, a list at a time; the file stays open as long as they are wanted."""
+    wanted = None if kinds is None else frozenset(kinds)
+    try:
+        for piece in pieces:
+            yield piece if wanted is None else [record for record in piece if record.kind in wanted]
+            if file.disk.inherited:
+                raise Closed(f"what was read of {file.path} was inherited through fork(); read it again")
+    except OSError as error:
+        raise problem(error, file.path) from error
 
 
 def _replaced(session: str) -> SessionNotFound:

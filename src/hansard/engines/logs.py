@@ -5,8 +5,8 @@ Here a log is opened, folded and read. Writing it, and who may, is the engine's.
 
 from __future__ import annotations
 
+import errno
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from hansard.engines.catalog import Catalog
@@ -84,6 +84,8 @@ class Log:
         except FileNotFoundError:
             raise SessionNotFound(self.session) from None
         except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):  # a link or a folder is none of ours
+                raise SessionNotFound(self.session) from None
             if not isinstance(problem(error, self.path), ReadOnlyStore):
                 raise
             self.fd = self._disk.open(self.path)
@@ -251,41 +253,41 @@ class Log:
 
     def forwards(
         self, fd: int, size: int, spans: Sequence[tuple[int, int]], damage: list[Damage] | None
-    ) -> Iterator[Record]:
-        """The records of the spans, reading a file of its own: no lock is held between two of them."""
+    ) -> Iterator[list[Record]]:
+        """The records of the spans, a list at a time, from a file of its own: no lock is held meanwhile."""
         reader: Scan | None = None
         at = 0
-        ready: deque[Record] = deque()
+        ready: list[Record] = []
         for a, b in spans:
             while True:
-                while ready and ready[0].seq < a:
-                    ready.popleft()
                 if ready:
-                    if ready[0].seq > b:
-                        break
-                    yield ready.popleft()
-                    continue
-                if reader is not None and at >= size:
+                    if a <= ready[0].seq and ready[-1].seq <= b:
+                        yield ready
+                    elif inside := [record for record in ready if a <= record.seq <= b]:
+                        yield inside
+                    if ready[-1].seq > b:
+                        break  # the next span may begin in these
+                    ready = []
+                known = None if reader is None else reader.seq
+                if reader is not None and (at >= size or (known is not None and known >= b)):
                     break
-                if reader is None or (reader.seq is not None and reader.seq + 1 < a):
+                if reader is None or (known is not None and known + 1 < a):
                     seq, offset = self._places(a, 1)[0]
                     if reader is None or offset > at:
                         reader, at = self._reader(fd, seq, offset), offset
-                elif reader.seq is not None and reader.seq >= b:
-                    break
                 seen = len(reader.damage)
                 # a short span wants a short piece
                 piece = self._disk.read(fd, min(PIECE if b - a > 100 else MARK, size - at), at)
                 at = at + len(piece) if piece else size
-                ready += reader.feed(piece)
+                ready = reader.feed(piece)
                 if at >= size:
-                    ready += reader.finish()
+                    ready = ready + reader.finish()
                 if damage is not None:
                     damage += reader.damage[seen:]
 
     def backwards(
         self, fd: int, size: int, spans: Sequence[tuple[int, int]], damage: list[Damage] | None
-    ) -> Iterator[Record]:
+    ) -> Iterator[list[Record]]:
         """The same, the newest first: from one known place to the next, each stretch read forwards."""
         for a, b in reversed(spans):
             stop, upto = size, b
@@ -304,7 +306,7 @@ class Log:
                         records += reader.finish()
                     if damage is not None:
                         damage += reader.damage
-                    yield from (record for record in reversed(records) if a <= record.seq <= upto)
+                    yield [record for record in reversed(records) if a <= record.seq <= upto]
                     stop, upto = offset, min(upto, seq - 1)
                     if upto < a:
                         break

@@ -11,6 +11,7 @@ import hashlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -129,6 +130,16 @@ def entries(base: Base, last: int, read: Read) -> list[Entry]:
                 for n, payload in enumerate(written.get(s, ())[i : j + 1], start=i)
             )
     return found
+
+
+def payloads(base: Base, last: int, read: Read) -> list[Any]:
+    """The payloads of `entries`, the quick way where the history stands in the log as it was said."""
+    parts = [*base.parts, (base.after + 1, last)] if base.after < last else list(base.parts)
+    if not parts:
+        return []
+    if all(len(part) == 2 for part in parts) and all(a[1] < b[0] for a, b in pairwise(parts)):
+        return [record.data for record in read([(a, b) for a, b in parts], ("message",))]
+    return [entry.payload for entry in entries(base, last, read)]
 
 
 def newest(base: Base, last: int, limit: int, backwards: Read) -> list[Any]:

@@ -303,12 +303,16 @@ class House(RuleBasedStateMachine):
             self.active = hand.id
         return True
 
-    def changed(self, hand: Hand, *, always: bool = False) -> tuple[Log, Known]:
-        """The log whose history this handle is about to change. Unless it writes `always`, a session that
-        is not written yet has an empty one, and stays unwritten."""
+    def asked(self, hand: Hand) -> None:
+        """Who changes a history has the lease, if only for that moment."""
         holder = self.leases.get(hand.id)
         if holder is not None and holder is not hand:
             raise hansard.SessionBusy(hand.id)
+
+    def changed(self, hand: Hand, *, always: bool = False) -> tuple[Log, Known]:
+        """The log whose history this handle is about to change. Unless it writes `always`, a session that
+        is not written yet has an empty one, and stays unwritten."""
+        self.asked(hand)
         if hand.log is None and not self.joined(hand) and not always:
             return Log(hand.id, self.now), Known()
         return self.written(hand), hand.known
@@ -602,6 +606,7 @@ class House(RuleBasedStateMachine):
         }
 
         def plain() -> Any:
+            self.asked(hand)
             if hand.log is None and more["upto"] not in (None, -1):
                 raise ValueError("there is nothing yet")
             log, known = self.changed(hand, always=True)
@@ -666,6 +671,7 @@ class House(RuleBasedStateMachine):
         def plain() -> Any:
             if seq < 0 or hand.log is None or (seq > hand.log.seq and not hand.log.gone):
                 raise ValueError("no such record")
+            log = self.written(hand)  # which looks first, and asks for the lease then
             log, known = self.changed(hand, always=True)
             return log.rewind(known, seq, self.now)
 

@@ -730,9 +730,7 @@ class Files:
             try:
                 self._sync(log)
                 log.fold(log.end)
-                if not log.save():  # somebody else was at the row: go on from what it says now
-                    log.fold(log.end)
-                    log.save()
+                log.save()
                 # a lease that another process has keeps the row open: it may write without a look at it
                 mine = any(lease.session == session for lease in self._leases.mine())
                 if mine or self._leases.free(session):

@@ -143,9 +143,16 @@ class Log:
         if record.id is not None:
             self._ids[record.id] = record.seq
 
-    def save(self, *, open: bool = False) -> bool:
-        """Writes what was folded to the catalog, unless somebody else has written the row since it was read;
-        then the next fold goes on from that."""
+    def save(self, *, open: bool = False) -> None:
+        """Writes what was folded to the catalog. Where somebody else has written the row since it was read,
+        what they wrote is looked at first."""
+        for _ in range(5):
+            if self._try_save(open=open):
+                return
+            if self.fd is not None:
+                self.fold(self._disk.stat(self.fd).size)
+
+    def _try_save(self, *, open: bool) -> bool:
         head = self.head
         if head is None or self._generation != self._catalog.generation:
             return False

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard import messages
-from hansard.messages import INTERRUPTED, Part, read, recognise, repair
+from hansard.messages import Part, read, recognise, repair
+from hansard.messages.mending import INTERRUPTED
 
 OPENAI_CALL = {
     "role": "assistant",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import secrets
-import unicodedata
+from os import urandom
 
 from hansard.errors import InvalidId
 
@@ -21,7 +19,7 @@ def new_id() -> str:
     >>> len(new_id())
     21
     """
-    number = secrets.randbits(80)
+    number = int.from_bytes(urandom(10))
     return PREFIX + "".join(_CROCKFORD[(number >> shift) & 31] for shift in range(75, -5, -5))
 
 
@@ -39,6 +37,8 @@ def check_id(id: object) -> str:
     else:
         if not id.strip():
             raise InvalidId(id, "it is blank")
+        import unicodedata  # ids beyond ASCII are rare
+
         for character in id:
             category = unicodedata.category(character)
             if category == "Cc":
@@ -69,6 +69,8 @@ def file_key(id: str) -> str:
         for i, c in enumerate(id)
     )
     if len(key) > _LONGEST_KEY:
+        import hashlib
+
         key = f"{key[:100]}=~{hashlib.sha256(id.encode()).hexdigest()}"
     return key
 

@@ -6,7 +6,6 @@ What a reference, a prefix or a name means is settled here. Engines only know ex
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time as clocks
 import warnings
@@ -16,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote
 
 import msgspec
 
@@ -533,7 +531,7 @@ class Store:
                 pause = min(pause * 1.5, 0.05)
 
     def _begin(self, name: str, fields: Mapping[str, Any]) -> Draft:
-        data = {"id": name, "uid": secrets.token_hex(8), "format": FORMAT, **head_fields(fields, self)}
+        data = {"id": name, "uid": os.urandom(8).hex(), "format": FORMAT, **head_fields(fields, self)}
         return Draft(kind="session", data=msgspec.Raw(encode(data)), at=self._now())
 
     def _new(
@@ -653,6 +651,8 @@ def open(
         scheme, rest = "file", given
         options: dict[str, list[str]] = {}
     else:
+        from urllib.parse import parse_qs, unquote
+
         rest, _, query = rest.partition("?")
         rest = unquote(rest)
         options = parse_qs(query, keep_blank_values=True)

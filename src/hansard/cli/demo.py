@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,8 +126,9 @@ def _perform(store: Store, folder: str, *, kept: bool, asked: Asked) -> None:
     option = "" if kept and asked.store is None else f" --store {shlex.quote(folder)}"
     voice.say()
     voice.say("Look for yourself:")
-    voice.line(f"  hansard show {death.session}{option}")
-    voice.line(f"  hansard doctor{option}")
+    command = "hansard" if shutil.which("hansard") else shlex.quote(sys.argv[0])
+    voice.line(f"  {command} show {death.session}{option}")
+    voice.line(f"  {command} doctor{option}")
     voice.line(f"  tail -n 2 {shlex.quote(f'{folder}/sessions/{death.session}.jsonl')}")
     if not kept:
         voice.say("It stays until you remove it:")

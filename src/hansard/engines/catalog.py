@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
-from urllib.parse import quote
 
 from hansard.records import Damage, decode, encode
 from hansard.views.head import Head, Query, dump, load, matches_tags, microseconds, rank
@@ -96,6 +95,8 @@ class Catalog:
             raise
 
     def _copy(self, path: str) -> None:
+        from urllib.parse import quote
+
         try:
             other = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
         except sqlite3.Error:

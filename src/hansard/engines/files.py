@@ -6,7 +6,6 @@ What is written is specified in docs/format.md. All that touches the operating s
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import warnings
@@ -16,7 +15,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, TypeVar
-from urllib.parse import quote
 from zlib import crc32
 
 from hansard.engines import Finding, Holder, once, repeated, unexpected
@@ -38,7 +36,7 @@ from hansard.errors import (
     Unsupported,
 )
 from hansard.ids import file_key, id_of, new_id
-from hansard.records import FORMAT, TAIL, Damage, Draft, Record, frame, last, parse, stored
+from hansard.records import FORMAT, TAIL, Damage, Draft, Record, decode, encode, frame, last, parse, stored
 from hansard.views import head as heads
 from hansard.views.head import Head, Query
 
@@ -72,7 +70,7 @@ class Files:
         self.disk = disk or Disk()
         self.readonly = readonly
         self.root = self.disk.absolute(path)
-        self.url = "file:" + quote(self.root)
+        self.url = "file:" + _quoted(self.root)
         self._closed = False
         self._leased = False
         self._mutex = threading.RLock()
@@ -112,7 +110,7 @@ class Files:
                 )
             raw = self._begin_root()
         try:
-            facts = json.loads(raw)
+            facts = decode(raw)
             version, store = facts["format"], facts["store"]
             if type(version) is not int or type(store) is not str:
                 raise ValueError
@@ -142,7 +140,7 @@ class Files:
             path = self.path("hansard.json")
             raw = self.disk.read_file(path)
             if raw is None:
-                raw = json.dumps({"format": FORMAT, "store": "store_" + new_id()[5:]}).encode() + b"\n"
+                raw = encode({"format": FORMAT, "store": "store_" + new_id()[5:]}) + b"\n"
                 self.disk.replace(path, raw)
         return raw
 
@@ -772,8 +770,7 @@ class Files:
                     version = ""
                 if version != expect:
                     return False
-                written = json.dumps({"names": names}, ensure_ascii=False).encode() + b"\n"
-                self.disk.replace(path, written)
+                self.disk.replace(path, encode({"names": names}) + b"\n")
         return True
 
     def _sound(self, path: str, raw: bytes) -> bool:
@@ -855,13 +852,22 @@ def _replaced(session: str) -> SessionNotFound:
     return SessionNotFound(session, f"session {session!r} was deleted; another one has its id now")
 
 
+def _quoted(path: str) -> str:
+    """A path as a URL has it."""
+    if path.isascii() and path.replace("/", "").replace("-", "").replace("_", "").replace(".", "").isalnum():
+        return path  # the usual case costs no import
+    from urllib.parse import quote
+
+    return quote(path)
+
+
 def _version(raw: bytes) -> str:
     return f"{crc32(raw):08x}{len(raw)}"
 
 
 def _names_in(raw: bytes) -> dict[str, Any]:
     """The names in a file; `ValueError` where it has none."""
-    written = json.loads(raw)
+    written = decode(raw)
     names = written.get("names") if isinstance(written, dict) else None
     if not isinstance(names, dict):
         raise ValueError("no names in it")

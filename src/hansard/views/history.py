@@ -7,7 +7,6 @@ history (`truncate`, `changed`, …) turn one into the parts of the next record.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -332,4 +331,6 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 def digest(arguments: Mapping[str, Any]) -> str:
     """A short name for what a call was asked to do, so that its repeat under the same id is known."""
+    import hashlib  # only calls with an id of their own need it
+
     return hashlib.sha256(_sorted(arguments)).hexdigest()[:32]

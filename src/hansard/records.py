@@ -228,11 +228,11 @@ def frame(drafts: Sequence[Draft], seq: int, state: int) -> tuple[bytes, int]:
     return b"".join(lines), state
 
 
-def stored(draft: Draft, data: Any = None) -> Record:
-    """The record that a written draft has become. `data` is the caller's own copy, if one is at hand."""
+def stored(draft: Draft) -> Record:
+    """The record that a written draft has become."""
     return Record(
         kind=draft.kind,
-        data=decode(draft.data) if data is None else data,
+        data=decode(draft.data),
         id=draft.id,
         turn=draft.turn,
         model=draft.model,
@@ -247,12 +247,6 @@ def stored(draft: Draft, data: Any = None) -> Record:
         seq=draft.seq,  # type: ignore[arg-type]  # set by the engine when it was written
         sum=draft.sum,
     )
-
-
-def draft_of(record: Record) -> Draft:
-    """A draft with a record's content, to be written again somewhere else."""
-    names = [field for field in Draft.__struct_fields__ if field not in ("data", "batch", "seq", "sum")]
-    return Draft(data=msgspec.Raw(encode(record.data)), **{name: getattr(record, name) for name in names})
 
 
 def parse(line: bytes) -> Record:

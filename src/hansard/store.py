@@ -1,6 +1,6 @@
 """The store: where sessions are begun, found, listed and deleted.
 
-What a reference, a prefix or a name means is settled here. Engines only know exact ids.
+What a reference, a prefix or a name means is settled here, above the engines.
 """
 
 from __future__ import annotations

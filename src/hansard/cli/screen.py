@@ -272,7 +272,6 @@ STYLES: dict[str, dict[str, Any]] = {
     "tool": {"fg": "magenta"},
     "bad": {"fg": "red"},
     "good": {"fg": "green"},
-    "warn": {"fg": "yellow"},
 }
 
 

@@ -1,4 +1,4 @@
-"""The protocol that a storage engine fulfils, and how a URL finds its engine.
+"""The protocol that a storage engine fulfils, and what engines share of it.
 
 An engine keeps logs, names and leases. It knows no meaning beyond folding a head: what truncating does
 or what a title is stands above it, in the views and the store. Places are seqs, never byte offsets.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from hansard.records import Damage, decode, encode
-from hansard.views.head import Head, Query, dump, load, matches_tags, microseconds, rank
+from hansard.views.head import Head, Query, dump, load, matches_tags, microseconds
 
 SCHEMA = 1
 
@@ -364,8 +364,3 @@ class Catalog:
             if step == limit or len(rows) < 500:
                 return
             at = rows[-1][:2]
-
-
-def rank_of(head: Head, query: Query) -> tuple[int, str]:
-    """Where a page that ends with this head goes on."""
-    return rank(head, query), head.id

@@ -43,7 +43,6 @@ class Stat(NamedTuple):
     size: int
     links: int
     inode: int
-    changed: int  # nanoseconds
 
 
 class Disk:
@@ -99,7 +98,7 @@ class Disk:
 
     def stat(self, fd: int) -> Stat:
         found = os.fstat(fd)
-        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime_ns)
+        return Stat(found.st_size, found.st_nlink, found.st_ino)
 
     # -- names
 
@@ -109,7 +108,7 @@ class Disk:
             found = os.lstat(path)
         except FileNotFoundError:
             return None
-        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime_ns)
+        return Stat(found.st_size, found.st_nlink, found.st_ino)
 
     def names(self, folder: str) -> list[str]:
         """What a folder has in it; nothing where there is no folder."""

@@ -76,13 +76,13 @@ class Files:
         self._mutex = threading.RLock()
         self._logs: OrderedDict[str, Log] = OrderedDict()
         with self._told(self.root):
-            self.store_id = self._open_root(create=create, network=network)
+            self._open_root(create=create, network=network)
         self.catalog = CatalogFile(self.disk, self.root, readonly=readonly)
         self._leases = Leases(self.disk, self.path("locks"), readonly=readonly)
 
     # -- the root
 
-    def _open_root(self, *, create: bool, network: bool) -> str:
+    def _open_root(self, *, create: bool, network: bool) -> None:
         kind = self.disk.network(self.root)
         if kind is not None and not network:
             raise Unsupported(
@@ -111,8 +111,8 @@ class Files:
             raw = self._begin_root()
         try:
             facts = decode(raw)
-            version, store = facts["format"], facts["store"]
-            if type(version) is not int or type(store) is not str:
+            version = facts["format"]
+            if type(version) is not int or type(facts["store"]) is not str:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
             raise Damaged(
@@ -124,7 +124,6 @@ class Files:
                 f"{self.root} was written in format {version}; this version of hansard writes {FORMAT}. "
                 "Install a newer version, or open it with readonly=True"
             )
-        return store
 
     def _half_begun(self, names: list[str]) -> bool:
         """Whether a process died while it began a store here: our folders, and nothing in them."""

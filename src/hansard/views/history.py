@@ -1,8 +1,8 @@
 """What the model sees, as a pure function of the records.
 
 The `Base` in a head says where the history stands: ranges that the newest `history` record named, then
-every message after it. `Sight` is a history with the place of each entry; the calls that change a
-history (`truncate`, `changed`, …) turn one into the parts of the next record.
+every message after it. An `Entry` is a message of it with its place; what a call that changes the history
+leaves of the entries (`kept`, `left`, `composed`) becomes the parts of the next record.
 """
 
 from __future__ import annotations

@@ -58,6 +58,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def once(drafts: Sequence[Draft]) -> tuple[list[Draft], list[int]]:
     """The drafts without those that repeat the id of one before, and for each draft given which of them it
     is; `Conflict` where one id is given to two payloads."""
+    if all(draft.id is None for draft in drafts):
+        return list(drafts), list(range(len(drafts)))
     new: list[Draft] = []
     places: list[int] = []
     firsts: dict[str, int] = {}

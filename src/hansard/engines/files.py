@@ -9,11 +9,10 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -74,7 +73,8 @@ class Files:
         self._closed = False
         self._leased = False
         self._mutex = threading.RLock()
-        self._logs: OrderedDict[str, Log] = OrderedDict()
+        self._logs: dict[str, Log] = {}
+        self._uses = count()
         with self._told(self.root):
             self._open_root(create=create, network=network)
         self.catalog = CatalogFile(self.disk, self.root, readonly=readonly)
@@ -475,22 +475,21 @@ class Files:
     def _log(self, session: str) -> Log:
         """What is known of a log, kept among those used last."""
         self._alive()
-        with self._mutex:
-            log = self._logs.get(session)
-            if log is None:
-                log = self._logs[session] = self.new_log(session)
+        log = self._logs.get(session)
+        if log is None:
+            with self._mutex:
+                log = self._logs.setdefault(session, self.new_log(session))
                 if len(self._logs) > OPEN_FILES:
-                    self._put_out()
-            else:
-                self._logs.move_to_end(session)
-            return log
+                    self._put_out(log)
+        log.used = next(self._uses)
+        return log
 
-    def _put_out(self) -> None:
+    def _put_out(self, but: Log) -> None:
         """Closes logs that nobody has used for long. Only those that no thread is at."""
-        for session, log in list(self._logs.items())[:-1]:
+        for session, log in sorted(self._logs.items(), key=lambda known: known[1].used):
             if len(self._logs) <= OPEN_FILES:
                 return
-            if log.depth == 0 and log.mutex.acquire(blocking=False):
+            if log is not but and log.depth == 0 and log.mutex.acquire(blocking=False):
                 try:
                     with suppress(HansardError):
                         if log.unsaved > MARK:

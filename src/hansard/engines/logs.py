@@ -40,6 +40,7 @@ class Log:
         self.inode = 0
         self.writable = not readonly
         self.depth = 0  # how often this process has the append lock
+        self.used = 0  # when, counted in uses of all logs
         self._disk = disk
         self._catalog = catalog
         self._readonly = readonly

@@ -666,10 +666,10 @@ class House(RuleBasedStateMachine):
     def rewind(self, number: int, place: int) -> None:
         hand = self.hand(number)
         self.joined(hand)
-        seq = place if hand.log is None else place % (hand.log.seq + 3) - 1
+        seq = place if hand.log is None else place % (hand.log.seq + 2)
 
         def plain() -> Any:
-            if seq < 0 or hand.log is None or (seq > hand.log.seq and not hand.log.gone):
+            if hand.log is None or (seq > hand.log.seq and not hand.log.gone):
                 raise ValueError("no such record")
             log = self.written(hand)  # which looks first, and asks for the lease then
             log, known = self.changed(hand, always=True)

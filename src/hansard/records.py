@@ -118,6 +118,15 @@ def utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
+def encodes(text: str) -> bool:
+    """Whether it is valid Unicode: no store has a text that is not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 # -- payloads ---------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ the bytes go in the engines; here a call becomes a record, and a repeat or a con
 from __future__ import annotations
 
 import gc
+import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hansard import messages
+from hansard.engines import reentered
 from hansard.errors import (
     AlreadyExists,
     Closed,
@@ -25,7 +27,7 @@ from hansard.errors import (
     InvalidPayload,
     SessionNotFound,
 )
-from hansard.records import Damage, Draft, Record, encode, freeze, utc
+from hansard.records import Damage, Draft, Record, encode, encodes, freeze, utc
 from hansard.views import head as heads
 from hansard.views import history as views
 from hansard.views.head import Head
@@ -206,7 +208,7 @@ class View:
             return next(self.records(after=ref - 1, before=ref + 1), None) if ref >= 0 else None
         with self._mutex:
             newest = self._look().seq
-        found = self._engine.find(self.id, ref) if newest >= 0 else None
+        found = self._engine.find(self.id, ref) if newest >= 0 and encodes(ref) else None
         return found if found is not None and found.seq <= newest else None
 
     def summary(self) -> str:
@@ -226,7 +228,7 @@ class View:
             raw = record.data if record.kind == "usage" else record.usage
             if not isinstance(raw, dict):
                 continue
-            model = record.model or self._head.model or None
+            model = record.model
             key = {"record": record.seq, "turn": record.turn, "model": model}[by]
             line = lines.get(key)
             lines[key] = UsageLine(
@@ -272,6 +274,7 @@ class Session(View):
         self._stale = False
         self._unsynced = False
         self._wrote = False
+        self._writing = False
         self._engine = store._engine
         self._head = head
         self._damage = [] if begin is not None else self._engine.damage(head.id)
@@ -296,6 +299,9 @@ class Session(View):
         self._check()
         if self._begin is None:
             self._renew()
+        elif self._get_or_create:
+            with suppress(SessionNotFound):
+                self._join(self._engine.head(self._head.id))
         self._stale = False
         return self._head
 
@@ -380,32 +386,43 @@ class Session(View):
     def _write(self, drafts: list[Draft], *, expect: int | None = None, durable: bool = True) -> list[Record]:
         with self._mutex:
             self._check()
-            now = self._store._now()
-            for draft in drafts:
-                draft.at = now
+            if self._writing:  # only this very thread can get here
+                raise reentered(self._head.id)
+            self._writing = True
             try:
-                records = None if self._begin is None else self._create(drafts, expect)
-                if records is None:
-                    records = self._engine.append(
-                        self._head.id,
-                        drafts,
-                        expect=expect,
-                        durable=durable,
-                        lease=self._lease,
-                        uid=self._head.uid,
-                    )
-            except HansardError as error:
-                self._met(error)
-                raise
-            self._stale = self._wrote = True
-            self._unsynced = not durable
-            for record in records:
-                if record.seq > self._seq:
-                    self._seq = record.seq
-                    self._add_known(record.seq)
-                elif not views.covers(self._known, (record.seq, -1)):
-                    self._known.append((record.seq, record.seq))  # a repeat of what somebody else wrote
-            return records
+                return self._written(drafts, expect, durable)
+            finally:
+                self._writing = False
+
+    def _written(self, drafts: list[Draft], expect: int | None, durable: bool) -> list[Record]:
+        if expect is not None and expect >= 0 and self._begin is not None:
+            self._look()  # somebody else may have begun it
+        now = self._store._now()
+        for draft in drafts:
+            draft.at = now
+        try:
+            records = None if self._begin is None else self._create(drafts, expect)
+            if records is None:
+                records = self._engine.append(
+                    self._head.id,
+                    drafts,
+                    expect=expect,
+                    durable=durable,
+                    lease=self._lease,
+                    uid=self._head.uid,
+                )
+        except HansardError as error:
+            self._met(error)
+            raise
+        self._stale = self._wrote = True
+        self._unsynced = not durable
+        for record in records:
+            if record.seq > self._seq:
+                self._seq = record.seq
+                self._add_known(record.seq)
+            elif not views.covers(self._known, (record.seq, -1)):
+                self._known.append((record.seq, record.seq))  # a repeat of what somebody else wrote
+        return records
 
     def _add_known(self, seq: int) -> None:
         """A record that this handle wrote is known to it; what others wrote before it is not."""
@@ -428,13 +445,9 @@ class Session(View):
         except AlreadyExists:
             if not self._get_or_create:
                 raise
-            self._begin, self._born = None, False
             if expect is not None:
                 raise Conflict(f"session {self._head.id!r} was created meanwhile", seq=0) from None
-            self._head = self._engine.head(self._head.id)
-            self._seq, self._known, self._after = self._head.seq, [], -1  # nothing of it was given out
-            if self._activate:
-                self._store._activate(self._head.id)
+            self._join(self._engine.head(self._head.id))
             return None
         self._begin = None
         self._seq, self._known, self._after = 0, [(0, 0)], -1
@@ -442,6 +455,14 @@ class Session(View):
         if self._activate:
             self._store._activate(self._head.id)
         return records[1:]
+
+    def _join(self, head: Head) -> None:
+        """Somebody else has begun the session that this handle was to get or create; nothing of it was
+        given out here."""
+        self._begin, self._born = None, False
+        self._head, self._seq, self._known, self._after = head, head.seq, [], -1
+        if self._activate:
+            self._store._activate(head.id)
 
     def _exist(self) -> None:
         """Writes the session itself, if nothing is written yet."""
@@ -612,7 +633,7 @@ class Session(View):
             return [], []
         found = views.entries(head.base, head.seq, self._read)
         if upto is None:
-            mine = [entry for entry in found if views.covers(self._known, entry.place)]
+            mine = views.within(found, self._known)
         else:
             mine = [entry for entry in found if entry.place[0] <= upto]
         if len(mine) == len(found):
@@ -667,7 +688,9 @@ class Session(View):
                         raise
                     known, rest = self._sight(upto)
                     continue
-                self._known = list(views.named(data["parts"][: len(chosen)], record.seq))
+                stays = views.within(rest, self._known)
+                named = views.named(data["parts"][: len(chosen)], record.seq)
+                self._known = [*named, *views.parts_of(stays)]
                 self._after = record.seq
                 for one in written[1:]:
                     self._add_known(one.seq)
@@ -801,7 +824,8 @@ class Session(View):
     ) -> Record:
         """Records usage that belongs to no message."""
         raw, _ = checked_usage(usage)
-        return self._write([Draft(kind="usage", data=msgspec.Raw(raw), id=record_id(id), model=model)])[0]
+        named = _text(model, "model") if model is not None else self._head.model or None
+        return self._write([Draft(kind="usage", data=msgspec.Raw(raw), id=record_id(id), model=named)])[0]
 
     def _set(
         self,
@@ -859,11 +883,12 @@ class Session(View):
     def __del__(self) -> None:
         if getattr(self, "_closed", True) or self._store.closed:
             return
-        warnings.warn(
-            f"{self!r} was never closed; use it in a with block", ResourceWarning, stacklevel=2, source=self
-        )
-        with suppress(Exception):
-            self.close()
+        told = f"{self!r} was never closed; use it in a with block"
+        try:
+            warnings.warn(told, ResourceWarning, stacklevel=2, source=self)
+        finally:  # a warning may be an error
+            with suppress(Exception):
+                self.close()
 
 
 # -- drafts -----------------------------------------------------------------------------------------
@@ -883,14 +908,19 @@ def message(
     default_model: str = "",
 ) -> Draft:
     """The draft of one record that an application writes."""
-    if kind != "message" and ("." not in kind or kind.startswith("!")):
+    if kind != "message" and ("." not in _text(kind, "kind") or kind.startswith("!")):
         raise InvalidPayload("kind", f"{kind!r}; it is 'message', or a kind of your own with a dot in it")
+    for i, digest in enumerate(blobs):
+        if not _digest(_text(digest, f"blobs[{i}]")):
+            raise InvalidPayload(f"blobs[{i}]", f"{digest!r}; it is a SHA-256 in 64 hexadecimal digits")
     raw, own = freeze(payload)
     for name, value in (("shape", shape), ("model", model), ("turn", turn)):
         if value is not None:
             _text(value, name)
     if model is None and kind == "message":
         model = _model_of(own, shape, default_model)
+    if model is None and usage is not None:
+        model = default_model or None  # whoever reads the record alone knows what was paid for
     return Draft(
         kind=kind,
         data=msgspec.Raw(raw),
@@ -899,7 +929,7 @@ def message(
         model=model,
         usage=None if usage is None else checked_usage(usage)[1],
         shape=shape,
-        time=None if time is None else utc(time),
+        time=None if time is None else _moment(time),
         blobs=tuple(blobs),
     )
 
@@ -914,7 +944,7 @@ def message_list(
     default_model: str = "",
 ) -> list[Draft]:
     """The drafts of several messages."""
-    given = list(payloads)
+    given = _several(payloads)
     for name, values in (("ids", ids), ("usages", usages)):
         if values is not None and len(values) != len(given):
             raise ValueError(f"{len(given)} payloads and {len(values)} {name}; there must be one for each")
@@ -943,6 +973,15 @@ def _model_of(payload: Any, shape: str | None, default: str) -> str | None:
     return messages.model(payload) or default or None
 
 
+def _moment(time: Any) -> datetime:
+    if not isinstance(time, datetime):
+        raise InvalidPayload("time", f"{type(time).__name__}; it is an aware datetime")
+    return utc(time)
+
+
+_digest = re.compile(r"[0-9a-f]{64}").fullmatch
+
+
 def record_id(id: Any) -> str | None:
     """An idempotency key as it can be stored."""
     if id is None:
@@ -954,7 +993,10 @@ def record_id(id: Any) -> str | None:
 
 def checked_usage(usage: Any) -> tuple[bytes, Any]:
     """A usage object as JSON and a copy of its own, if anything in it can be counted."""
-    raw, own = freeze(usage)
+    try:
+        raw, own = freeze(msgspec.to_builtins(usage) if isinstance(usage, Usage) else usage)
+    except InvalidPayload as error:
+        raise InvalidPayload(f"usage{error.path[1:]}", error.reason) from None
     if not isinstance(own, dict):
         raise InvalidPayload("usage", f"it is {type(usage).__name__}, not an object")
     try:
@@ -969,7 +1011,10 @@ def head_fields(given: Mapping[str, Any], store: Store) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in given.items():
         if name == "workspace" and value is not None:
-            fields[name] = store.workspace(value)
+            try:
+                fields[name] = _text(store.workspace(value), "$.workspace")
+            except (TypeError, ValueError) as error:
+                raise InvalidPayload("$.workspace", str(error)) from None
         elif name == "labels":
             labels = [value] if isinstance(value, str) else list(value or ())
             fields[name] = sorted({_text(label, "$.labels") for label in labels})
@@ -998,11 +1043,20 @@ def frozen_meta(meta: Any) -> dict[str, Any]:
 def _text(value: Any, path: str) -> str:
     if not isinstance(value, str):
         raise InvalidPayload(path, f"{type(value).__name__}; it is text")
-    return str(freeze(value)[1])
+    if not encodes(value):
+        raise InvalidPayload(path, f"{value!r} has a lone surrogate; it is no valid Unicode")
+    return str.__str__(value)
 
 
 def _frozen(payloads: Iterable[Any]) -> list[Any]:
-    return [freeze(payload)[1] for payload in payloads]
+    return [freeze(payload)[1] for payload in _several(payloads)]
+
+
+def _several(payloads: Iterable[Any]) -> list[Any]:
+    """A list of messages; one message alone would be taken apart."""
+    if isinstance(payloads, Mapping | str | bytes | bytearray):
+        raise TypeError(f"a list of messages is wanted, not one {type(payloads).__name__}; put it in a list")
+    return list(payloads)
 
 
 def _between(

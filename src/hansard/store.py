@@ -24,6 +24,7 @@ from hansard.errors import (
     AlreadyExists,
     AmbiguousSession,
     Closed,
+    Damaged,
     HansardError,
     InvalidId,
     NoSessions,
@@ -33,7 +34,7 @@ from hansard.errors import (
 )
 from hansard.ids import PREFIX, check_id
 from hansard.ids import new_id as random_id
-from hansard.records import FORMAT, Draft, Record, decode, encode, freeze, stored, utc
+from hansard.records import FORMAT, Draft, Record, decode, encode, encodes, freeze, stored, utc
 from hansard.session import Session, View, head_fields, message, message_list
 from hansard.views import head as heads
 from hansard.views.head import Head, Query, rank
@@ -81,6 +82,8 @@ class Store:
         self._clock = clock
         self._new_id = new_id or random_id
         self._let_go = let_go or engine.close
+        self._mutex = threading.RLock()
+        self._closing = False
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -309,7 +312,7 @@ class Store:
                 return self._engine.head(check_id(candidate)).id
         found: dict[str, str] = {}
         total = 0
-        if not _encodes(text):
+        if not encodes(text):
             raise SessionNotFound(text)
         # a text that `sess_` itself begins with already stands for all that begins with `sess_`
         for prefix in (text,) if PREFIX.startswith(text) else (text, PREFIX + text):
@@ -356,7 +359,7 @@ class Store:
         if order not in heads.ORDERS:
             raise ValueError(f"order is {order!r}; there are {', '.join(heads.ORDERS)}")
         folder = None if workspace is None else self.workspace(workspace)
-        if not all(_encodes(text) for text in (agent, model, folder, status) if text is not None):
+        if not all(encodes(text) for text in (agent, model, folder, status) if text is not None):
             return Page()  # no session has such a text
         query = Query(
             agent=agent,
@@ -372,7 +375,7 @@ class Store:
             until=None if until is None else utc(until),
             empty=empty,
             order=order,
-            limit=None if limit is None else limit + 1,
+            limit=None if limit is None else min(limit, _MOST) + 1,
             place=None if after is None else _place(after, order),
             now=self._now(),
         )
@@ -436,6 +439,8 @@ class Store:
 
     def _named(self, text: str) -> str:
         name = text[1:]
+        if not encodes(name):
+            raise SessionNotFound(text, f"no session is named {text!r}")
         if name == "active":
             found = self.active()
         else:
@@ -467,8 +472,10 @@ class Store:
 
     def close(self) -> None:
         """Closes its sessions and lets go of everything; twice is once."""
-        if self._closed:
-            return
+        with self._mutex:
+            if self._closing:
+                return
+            self._closing = True
         try:
             for session in list(self._sessions):
                 session.close()
@@ -507,7 +514,9 @@ class Store:
         self, *, workspace: str | os.PathLike[str] | None = None, agent: str | None = None
     ) -> Head | None:
         """The active session if it matches, else the newest that does."""
-        name = self.active()
+        name = None
+        with suppress(Damaged):  # an illegible name means nothing, as one of a session that is gone
+            name = self.active()
         if name is not None:
             with suppress(SessionNotFound):
                 head = self._engine.head(name)
@@ -569,20 +578,14 @@ class Store:
         return session
 
 
+_MOST = 1 << 31
+"""More than anybody lists at once."""
+
 _FIELDS = ("agent", "model", "title", "workspace", "vendor", "endpoint", "labels", "meta")
 
 
 def _given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _encodes(text: str) -> bool:
-    """Whether it is valid Unicode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _cursor(order: str, place: int, id: str) -> str:
@@ -592,7 +595,7 @@ def _cursor(order: str, place: int, id: str) -> str:
 def _place(cursor: str, order: str) -> tuple[int, str]:
     try:
         asked, place, id = decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if asked != order or type(place) is not int or type(id) is not str:
+        if asked != order or type(place) is not int or abs(place) >= 2**63 or type(id) is not str:
             raise ValueError
     except (ValueError, TypeError):
         raise ValueError(f"after={cursor!r} is no cursor of this list; take it from page.next") from None
@@ -674,7 +677,10 @@ def open(
 
         if not rest:
             return Store(Memory(readonly=readonly), clock=clock, new_id=new_id)
-        return _shared(("memory", rest, readonly), lambda: Memory(rest, readonly=readonly), clock, new_id)
+        store = _shared(("memory", rest), lambda: Memory(rest), clock, new_id)
+        if readonly:
+            store._engine = store._engine.reader()  # type: ignore[attr-defined]  # it is the memory engine
+        return store
     raise Unsupported(f"no engine for {scheme}: is known; there are file: (or a plain path) and memory:")
 
 
@@ -685,12 +691,12 @@ def _files(path: str, *, readonly: bool, create: bool, network: bool) -> Engine:
 
 
 _engines: dict[tuple[Any, ...], list[Any]] = {}
-_engines_mutex = threading.Lock()
+_engines_mutex = threading.RLock()  # a signal handler may open or close a store too
 
 
 def _forget_engines() -> None:
     global _engines_mutex
-    _engines_mutex = threading.Lock()  # another thread may have held it when this process was made
+    _engines_mutex = threading.RLock()  # another thread may have held it when this process was made
     _inherited.extend(_engines.values())  # SQLite's connections are not to be closed in a child
     _engines.clear()
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hansard.errors import Conflict
+from hansard.errors import Conflict, SessionBusy
 from hansard.records import Damage, Draft, Record, encode, equal
 from hansard.views.head import Head, Query
 
@@ -97,6 +97,16 @@ def unexpected(session: str, expect: int, last: int) -> Conflict:
     """The error for a caller who has not seen the last record."""
     return Conflict(
         f"session {session!r} is at record {last}, not {expect}; read what is new and try again", seq=last
+    )
+
+
+def reentered(session: str) -> SessionBusy:
+    """The error for a signal handler, or a finalizer, that comes between the steps of a write."""
+    return SessionBusy(
+        session,
+        None,
+        "it is being written by this very thread, which a signal handler or a finalizer has interrupted; "
+        "nothing was stored: note it there, and write it when the call that was interrupted is through",
     )
 
 

@@ -12,11 +12,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
+from zlib import crc32
 
 from hansard.records import Damage, decode, encode
 from hansard.views.head import Head, Query, dump, load, matches_tags, microseconds
 
 SCHEMA = 1
+
+_COVERED = (
+    "id uid length state damage head rank born agent model workspace status parent pinned archived input"
+).split()
+"""What the checksum of a row covers, in this order."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -39,13 +45,15 @@ CREATE TABLE IF NOT EXISTS sessions (
     parent TEXT NOT NULL DEFAULT '',
     pinned INTEGER NOT NULL DEFAULT 0,
     archived INTEGER NOT NULL DEFAULT 0,
-    input INTEGER NOT NULL DEFAULT 0
+    input INTEGER NOT NULL DEFAULT 0,
+    sum INTEGER NOT NULL DEFAULT 0          -- CRC-32 of the rest: SQLite's pages have none
 );
 CREATE INDEX IF NOT EXISTS by_activity ON sessions (archived, parent, input, rank, id);
-CREATE INDEX IF NOT EXISTS by_agent ON sessions (agent, rank, id);
-CREATE INDEX IF NOT EXISTS by_workspace ON sessions (workspace, rank, id);
+CREATE INDEX IF NOT EXISTS by_agent ON sessions (archived, parent, input, agent, rank, id);
+CREATE INDEX IF NOT EXISTS by_workspace ON sessions (archived, parent, input, workspace, rank, id);
+CREATE INDEX IF NOT EXISTS by_birth ON sessions (archived, parent, input, born, id);
 CREATE INDEX IF NOT EXISTS by_rank ON sessions (rank, id);
-CREATE INDEX IF NOT EXISTS by_birth ON sessions (born, id);
+CREATE INDEX IF NOT EXISTS born ON sessions (born);
 CREATE INDEX IF NOT EXISTS by_open ON sessions (open) WHERE open = 1;
 CREATE TABLE IF NOT EXISTS ids (
     n INTEGER NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (n, id)
@@ -117,6 +125,9 @@ class Catalog:
     def changing(self) -> Iterator[None]:
         """One transaction: all of it or nothing."""
         with self._mutex:
+            if self._db.in_transaction:  # a signal handler, within a change of its own thread
+                yield
+                return
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -141,34 +152,33 @@ class Catalog:
     def row(self, id: str) -> Row | None:
         with self._mutex:
             found = self._db.execute(
-                "SELECT n, uid, length, state, open, damage, head FROM sessions WHERE id = ?", (id,)
+                f"SELECT n, open, sum, {', '.join(_COVERED)} FROM sessions WHERE id = ?", (id,)
             ).fetchone()
         if found is None:
             return None
-        n, uid, length, state, open_, damage, head = found
-        return Row(
-            n,
-            uid,
-            length,
-            state,
-            bool(open_),
-            [] if damage == "[]" else [Damage(**fields) for fields in decode(damage)],
-            None if head is None else load(head),
-        )
+        n, open_, total, *said = found
+        _, uid, length, state, damage, head, *_ = said
+        if head is None:
+            return Row(n, uid, length, state, bool(open_), [], None)
+        _verify(total, said)
+        wrong = [] if damage == "[]" else [Damage(**fields) for fields in decode(damage)]
+        return Row(n, uid, length, state, bool(open_), wrong, load(head))
 
     def is_open(self, id: str) -> bool:
         with self._mutex:
             found = self._db.execute("SELECT open FROM sessions WHERE id = ?", (id,)).fetchone()
         return bool(found and found[0])
 
-    def mark_open(self, id: str) -> None:
-        """From here on the log may be longer than the row says."""
+    def mark_open(self, id: str) -> float:
+        """From here on the log may be longer than the row says. Gives the moment that the row has for it."""
+        touched = time.time()
         with self._mutex:
             self._db.execute(
                 "INSERT INTO sessions (id, open, touched) VALUES (?, 1, ?) "
                 "ON CONFLICT (id) DO UPDATE SET open = 1, touched = excluded.touched",
-                (id, time.time()),
+                (id, touched),
             )
+        return touched
 
     def mark_closed(self, id: str, length: int) -> None:
         """The row is exact: the log was synced and has this length."""
@@ -186,7 +196,7 @@ class Catalog:
         ids: Iterable[tuple[str, int]],
         marks: Iterable[tuple[int, int]],
         anew: bool,
-        open: bool,
+        open: bool | None,
     ) -> int | None:
         """What a log says up to `length`, if the row still says what is expected (length and state; None: it
         says nothing); else None. With `anew` nothing that was known of the log before counts."""
@@ -200,7 +210,7 @@ class Catalog:
                 "uid": head.uid,
                 "length": length,
                 "state": state,
-                "open": int(open),
+                "open": int(found is None if open is None else open),
                 "touched": time.time(),
                 "damage": encode(damage).decode(),
                 "head": dump(head).decode(),
@@ -215,6 +225,7 @@ class Catalog:
                 "archived": int(head.archived),
                 "input": int(head.has_user_input),
             }
+            columns["sum"] = _sum([head.id, *(columns[name] for name in _COVERED[1:])])
             if found is None:
                 names = ", ".join(columns)
                 places = ", ".join("?" * len(columns))
@@ -239,32 +250,35 @@ class Catalog:
             assert n is not None
             return int(n)
 
-    def drop(self, id: str) -> None:
-        """The session is gone."""
+    def drop(self, id: str, *, touched: float) -> None:
+        """The session is gone, unless its row was touched since."""
         with self.changing():
-            found = self._db.execute("SELECT n FROM sessions WHERE id = ?", (id,)).fetchone()
+            found = self._db.execute(
+                "SELECT n FROM sessions WHERE id = ? AND touched = ?", (id, touched)
+            ).fetchone()
             if found is not None:
                 self._db.execute("DELETE FROM ids WHERE n = ?", found)
                 self._db.execute("DELETE FROM marks WHERE n = ?", found)
                 self._db.execute("DELETE FROM sessions WHERE n = ?", found)
 
-    def hide(self, id: str) -> None:
+    def hide(self, id: str, *, touched: float) -> None:
         """There is no log just now; no list has it until there is one again."""
         with self._mutex:
-            self._db.execute("UPDATE sessions SET head = NULL WHERE id = ?", (id,))
+            self._db.execute(
+                "UPDATE sessions SET head = NULL, open = 1 WHERE id = ? AND touched = ?", (id, touched)
+            )
 
     def open_ids(self) -> list[tuple[str, float]]:
         """The sessions whose rows may be behind, and when each was last touched."""
         with self._mutex:
             return self._db.execute("SELECT id, touched FROM sessions WHERE open = 1").fetchall()
 
-    def known(self) -> dict[str, tuple[int, int]]:
-        """Of every session the length that its row reflects and the checksum's state there."""
+    def known(self) -> dict[str, tuple[int, int, float]]:
+        """Of every session the length that its row reflects, the checksum's state there, and when it was
+        last touched."""
         with self._mutex:
-            return {
-                id: (length, state)
-                for id, length, state in self._db.execute("SELECT id, length, state FROM sessions")
-            }
+            rows = self._db.execute("SELECT id, length, state, touched FROM sessions").fetchall()
+        return {id: (length, state, touched) for id, length, state, touched in rows}
 
     # -- places
 
@@ -344,17 +358,20 @@ class Catalog:
         if left == 0:
             return
         at: tuple[object, ...] = ()
+        columns = ", ".join(_COVERED)
         while True:
             # a bounded part at a time, so that no reader stands in the way of a writer for long
             more = f" AND ({place}, id) > (?, ?)" if at else ""
             step = limit if not picky and query.limit is not None else " LIMIT 500"
             with self._mutex:
                 rows = self._db.execute(
-                    f"SELECT {place}, id, head FROM sessions WHERE {where}{more} ORDER BY {place}, id{step}",
+                    f"SELECT {place}, sum, {columns} FROM sessions WHERE {where}{more} "
+                    f"ORDER BY {place}, id{step}",
                     (*values, *at),
                 ).fetchall()
             for found in rows:
-                head = load(found[2])
+                _verify(found[1], found[2:])
+                head = load(found[2 + _COVERED.index("head")])
                 if not picky or matches_tags(head, query):
                     yield head
                     if left is not None:
@@ -363,4 +380,18 @@ class Catalog:
                             return
             if step == limit or len(rows) < 500:
                 return
-            at = rows[-1][:2]
+            at = (rows[-1][0], rows[-1][2])
+
+
+def _sum(said: Sequence[object]) -> int:
+    return crc32(encode(said))
+
+
+def _verify(total: int, said: Sequence[object]) -> None:
+    """Raises what SQLite raises where a row is not what was written."""
+    if _sum(said) != total:
+        raise Ruined("a row is not what was written")
+
+
+class Ruined(sqlite3.DatabaseError):
+    """The database is one, but what is in it is not what was written."""

@@ -12,7 +12,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from hansard.engines.catalog import Catalog
+import msgspec
+
+from hansard.engines.catalog import Catalog, Ruined
 from hansard.engines.disk import Disk, problem
 from hansard.errors import Closed, StoreUnavailable
 from hansard.ids import new_id
@@ -39,6 +41,7 @@ class CatalogFile:
         self._lock: int | None = None
         self._closed = False
         self._again = 0.0
+        self._flag = 0  # the inode of catalog.check when a comparison began
         self.generation = 0  # changes with every catalog: what was known of an older one is void
         self.in_memory = False
         self.trusted = False
@@ -52,9 +55,10 @@ class CatalogFile:
                 if writing and self.in_memory and not self._readonly:
                     self._leave_flag()
                 return work(catalog)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, msgspec.MsgspecError, UnicodeError, TypeError) as met:
+                error = met if isinstance(met, sqlite3.Error) else Ruined(str(met))
                 with self._mutex:
-                    if self.in_memory and catalog is self._catalog:
+                    if catalog is self._catalog and (self.in_memory or not _unusable(error)):
                         raise StoreUnavailable(f"the catalog of {self._root}: {error}") from error
                     if catalog is self._catalog:
                         self._replace(error)
@@ -65,18 +69,20 @@ class CatalogFile:
         return not self.trusted or self.in_memory or self._flagged()
 
     def checking(self) -> None:
-        """Every row is about to be compared with its log; what a writer flags from now on is new."""
-        if self.in_memory:
-            return
-        self.use(lambda catalog: catalog.state_fact("boot", ""))  # until that is through
-        if self._flagged() and not self._readonly:
-            with suppress(OSError):
-                self._disk.unlink(self._path("catalog.check"))
+        """Every row is about to be compared with its log; what a writer flags from now on is a new file."""
+        found = self._disk.look(self._path("catalog.check"))
+        self._flag = 0 if found is None else found.inode
 
     def checked(self) -> None:
         """Every row has been compared with its log."""
         if not self.in_memory:
             self.use(lambda catalog: catalog.state_fact("boot", self._disk.boot()))
+            if self._flag and not self._readonly:
+                with suppress(OSError):
+                    path = self._path("catalog.check")
+                    found = self._disk.look(path)
+                    if found is not None and found.inode == self._flag:
+                        self._disk.unlink(path)
         self.trusted = True
 
     def _flagged(self) -> bool:
@@ -106,8 +112,7 @@ class CatalogFile:
     def _leave_flag(self) -> None:
         path = self._path("catalog.check")
         try:
-            if self._disk.look(path) is None:
-                self._disk.replace(path, b"")
+            self._disk.replace(path, b"")
         except OSError as error:
             raise problem(error, path) from error
 
@@ -219,6 +224,34 @@ class CatalogFile:
         return self._catalog
 
 
+def _unusable(error: sqlite3.Error) -> bool:
+    """Whether the catalog is at fault, and not what was asked of it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or _corrupt(error) or code & 0xFF in _REFUSALS
+
+
+_REFUSALS = frozenset(
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_SCHEMA,
+    )
+)
+
+
 def _corrupt(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) or 0
-    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "no such" in str(error)
+    told = str(error)
+    return (
+        isinstance(error, Ruined)
+        or code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        or "no such" in told
+        or "decode to UTF-8" in told
+    )

@@ -364,7 +364,7 @@ def problem(error: OSError, what: str) -> HansardError:
         return ReadOnlyStore(f"{what}: {reason}; open it with readonly=True to read it")
     if error.errno in (errno.EACCES, errno.EPERM):
         return ReadOnlyStore(
-            f"{what}: {reason}; see to the permissions, or open it with readonly=True to read it"
+            f"{what}: {reason}; see to the permissions, or name another store ($HANSARD_STORE)"
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return StoreUnavailable(f"{what}: {reason}; close some sessions, or raise the limit (`ulimit -n`)")

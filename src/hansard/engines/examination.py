@@ -15,6 +15,7 @@ from hansard.records import Scan
 from hansard.views import head as heads
 
 if TYPE_CHECKING:
+    from hansard.engines.catalog import Catalog
     from hansard.engines.files import Files
     from hansard.engines.logs import Log
 
@@ -45,6 +46,15 @@ def examine(files: Files, told: Callable[[int], None] | None = None) -> Iterator
             )
         finally:
             log.detach()
+    known = files.catalog.use(lambda catalog: catalog.known())
+    for session in sorted(set(known) - set(files.sessions()) - files.catalog.use(_open)):
+        yield Finding(
+            kind="catalog",
+            session=session,
+            place=files.path("catalog.db"),
+            detail="it lists a session that has no log",
+            remedy="close what has the store open and delete catalog.db; it comes back",
+        )
     if files.catalog.in_memory:
         yield Finding(
             kind="catalog",
@@ -59,6 +69,10 @@ def examine(files: Files, told: Callable[[int], None] | None = None) -> Iterator
             detail="was set aside because it could not be understood, or was left by a crash",
             remedy="look at it, and remove it when nothing in it is missed",
         )
+
+
+def _open(catalog: Catalog) -> set[str]:
+    return {session for session, _ in catalog.open_ids()}
 
 
 def _log(files: Files, log: Log) -> Iterator[Finding]:

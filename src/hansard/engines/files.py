@@ -16,7 +16,7 @@ from itertools import chain, count, islice
 from typing import Any, TypeVar
 from zlib import crc32
 
-from hansard.engines import Finding, Holder, once, repeated, unexpected
+from hansard.engines import Finding, Holder, once, reentered, repeated, unexpected
 from hansard.engines.catalog import Catalog
 from hansard.engines.catalog_file import CatalogFile
 from hansard.engines.disk import Disk, problem
@@ -195,7 +195,6 @@ class Files:
                     told.outcome_unknown = not gone
                     raise told from error
                 raise
-            self._let_go(log)
             return records
 
     def _undo(self, fd: int, log: Log) -> bool:
@@ -216,11 +215,12 @@ class Files:
             log.detach()
             self.disk.make_folder(self.path("sessions"))
             log.fd = fd = self.disk.open(log.path, write=True, create=True)
+            log.depth = 1
             self.disk.wait_lock(fd, log.path)
             stat = self.disk.stat(fd)
             if stat.links:
                 break
-        log.inode, log.depth, log.writable = stat.inode, 1, True
+        log.inode, log.writable = stat.inode, True
         if stat.size:
             try:
                 log.fold(stat.size)
@@ -228,11 +228,7 @@ class Files:
                 self._set_aside(log, 0, stat.size)
                 self.disk.truncate(fd, 0)
                 log.forget()
-            except BaseException:
-                self._let_go(log)
-                raise
             else:
-                self._let_go(log)
                 raise AlreadyExists(log.session)
         return fd
 
@@ -260,29 +256,19 @@ class Files:
         self._may_write()
         if lease is not None and lease.released:
             raise Closed(f"the lease of session {session!r} was given back")
-        log = self._acquire(session)
-        try:
+        with self._using(session) as log:
             self._grab(log, uid)
-            try:
-                new, places = once(drafts)
-                found = self._found(log, new)
-                missing = [draft for i, draft in enumerate(new) if i not in found] if found else new
-                if missing:
-                    if expect is not None and expect != log.seq:
-                        raise unexpected(session, expect, log.seq)
-                    self._will_grow(log, lease)
-                    self._write(log, missing, durable)
-                elif durable:
-                    self._sync(log)
-                return [found[i] if i in found else stored(new[i]) for i in places]
-            finally:
-                self._let_go(log)
-        except HansardError:
-            raise
-        except OSError as error:
-            raise problem(error, log.path) from error
-        finally:
-            log.mutex.release()
+            new, places = once(drafts)
+            found = self._found(log, new)
+            missing = [draft for i, draft in enumerate(new) if i not in found] if found else new
+            if missing:
+                if expect is not None and expect != log.seq:
+                    raise unexpected(session, expect, log.seq)
+                self._will_grow(log, lease)
+                self._write(log, missing, durable)
+            elif durable:
+                self._sync(log)
+            return [found[i] if i in found else stored(new[i]) for i in places]
 
     def _write(self, log: Log, drafts: Sequence[Draft], durable: bool) -> None:
         disk, fd, end = self.disk, log.fd, log.end
@@ -319,7 +305,6 @@ class Files:
             told.outcome_unknown = True
         if doing == "syncing" or told.outcome_unknown:
             told.closes = True
-            self._let_go(log, wholly=True)
             log.detach()
         else:
             log.end = -1
@@ -329,10 +314,7 @@ class Files:
         self._may_write()
         with self._using(session) as log:
             self._grab(log, None)
-            try:
-                self._sync(log)
-            finally:
-                self._let_go(log)
+            self._sync(log)
 
     def _sync(self, log: Log) -> None:
         """Everything in the log is durable. Called under the append lock."""
@@ -374,9 +356,10 @@ class Files:
         with self._using(session) as log:
             self._grab(log, None)
             try:
+                log.busy = False  # whoever is alone with it goes on to use it
                 yield
             finally:
-                self._let_go(log)
+                log.busy = True
 
     # -- the append lock
 
@@ -387,7 +370,6 @@ class Files:
         else:
             self._lock(log)
         if uid is not None and log.head is not None and log.head.uid != uid:
-            self._let_go(log)
             raise _replaced(log.session)
 
     def _lock(self, log: Log) -> None:
@@ -398,26 +380,22 @@ class Files:
             assert fd is not None
             if not log.writable:
                 raise ReadOnlyStore(f"{log.path} cannot be written; see to its permissions")
+            log.depth = 1  # before it is so: to give back what one does not have is harmless
             self.disk.wait_lock(fd, log.path)
             stat = self.disk.stat(fd)
             if stat.links:
                 break
             log.detach()
-        log.depth = 1
         if stat.size != log.end or not log.head or not log.agrees(log.end, log.state, log.end):
-            try:
-                self._catch_up(log, stat.size)
-            except BaseException:
-                self._let_go(log)
-                raise
+            self._catch_up(log, stat.size)
 
-    def _let_go(self, log: Log, *, wholly: bool = False) -> None:
-        if not log.depth:
-            return
-        log.depth = 0 if wholly else log.depth - 1
-        if not log.depth and log.fd is not None:
-            with suppress(OSError):
-                self.disk.unlock(log.fd)
+    def _let_go(self, log: Log, depth: int) -> None:
+        """Gives the append lock back, but for those who had it before."""
+        if log.depth > depth:
+            log.depth = depth
+            if not depth and log.fd is not None:
+                with suppress(OSError):
+                    self.disk.unlock(log.fd)
 
     def _catch_up(self, log: Log, size: int) -> None:
         """Learns where the log ends, and takes away what a crash left. Under the append lock."""
@@ -451,26 +429,33 @@ class Files:
 
     # -- the logs that are known
 
-    def _acquire(self, session: str) -> Log:
-        """What is known of a log, with its mutex taken; the caller gives that back."""
-        while True:
-            log = self._log(session)
-            log.mutex.acquire()
-            if self._logs.get(session) is log:
-                return log
-            log.mutex.release()  # it was put out of the cache in between
-
     @contextmanager
     def _using(self, session: str) -> Iterator[Log]:
-        log = self._acquire(session)
-        try:
-            yield log
-        except HansardError:
-            raise
-        except OSError as error:
-            raise problem(error, log.path) from error
-        finally:
-            log.mutex.release()
+        """What is known of a log, with its mutex taken. Whatever interrupts the caller, Ctrl-C included, the
+        append lock is given back at the end."""
+        while True:
+            log = self._log(session)
+            with log.mutex:
+                if log.busy:
+                    raise reentered(session)
+                if self._logs.get(session) is not log:
+                    continue  # it was put out of the cache in between
+                depth = log.depth
+                try:
+                    log.busy = True
+                    yield log
+                    return
+                except HansardError:
+                    raise
+                except OSError as error:
+                    raise problem(error, log.path) from error
+                finally:
+                    log.busy = False
+                    try:
+                        self._let_go(log, depth)
+                    except BaseException:  # the same again: Ctrl-C may come here too
+                        self._let_go(log, depth)
+                        raise
 
     def _log(self, session: str) -> Log:
         """What is known of a log, kept among those used last."""
@@ -527,7 +512,10 @@ class Files:
         seq = log.seq_of(id)
         if seq is None:
             return None
-        found = next(self.read(log.session, spans=[(seq, seq)]), None)
+        try:
+            found = next(self._read(log, [(seq, seq)]), None)
+        except (FileNotFoundError, _ReplacedError):
+            raise SessionNotFound(log.session) from None
         return found if found is not None and found.id == id else None
 
     def read(
@@ -546,20 +534,33 @@ class Files:
                 head = self._current(log)
                 if uid is not None and head.uid != uid:
                     raise _replaced(session)
+                wanted = [(0, head.seq)] if spans is None else spans
                 try:
-                    fd = self.disk.open(log.path)
+                    found = self._read(log, wanted, kinds=kinds, reverse=reverse, damage=damage)
                 except FileNotFoundError:
                     raise SessionNotFound(session) from None
-                stat = self.disk.stat(fd)
-                if stat.inode == log.inode:
-                    break
-                self.disk.close(fd)  # it was replaced between two looks
-                log.detach()
-        wanted = [(0, head.seq)] if spans is None else spans
+                except _ReplacedError:
+                    log.detach()
+                    continue
+            return found if limit is None else islice(found, limit)
+
+    def _read(
+        self,
+        log: Log,
+        spans: Sequence[tuple[int, int]],
+        *,
+        kinds: Sequence[str] | None = None,
+        reverse: bool = False,
+        damage: list[Damage] | None = None,
+    ) -> Iterator[Record]:
+        """Streams records from a file of its own, so that no lock is held meanwhile."""
+        fd = self.disk.open(log.path)
+        stat = self.disk.stat(fd)
+        file = _File(self.disk, fd, log.path)
+        if stat.inode != log.inode:
+            raise _ReplacedError
         way = log.backwards if reverse else log.forwards
-        pieces = way(fd, stat.size, wanted, damage)
-        found = chain.from_iterable(_through(_File(self.disk, fd, log.path), pieces, kinds))
-        return found if limit is None else islice(found, limit)
+        return chain.from_iterable(_through(file, way(fd, stat.size, spans, damage), kinds))
 
     # -- lists
 
@@ -584,22 +585,21 @@ class Files:
             with self._told(self.path("sessions")):
                 self._check()
         for session, touched in self.catalog.use(lambda catalog: catalog.open_ids()):
-            with self._using(session) as log:
-                try:
+            try:
+                with self._using(session) as log:
                     self._current(log, save=True)
-                except SessionNotFound:
-                    self._gone(session, touched)
-                except (Damaged, NewerFormat, StoreUnavailable, ReadOnlyStore):
-                    continue  # `doctor` says what is wrong with it
-                else:
                     self._close_row(log)
+            except SessionNotFound:
+                self._gone(session, touched)
+            except (Damaged, NewerFormat, StoreUnavailable, ReadOnlyStore):
+                continue  # `doctor` says what is wrong with it
 
     def _gone(self, session: str, touched: float) -> None:
         """A row without a log: a delete that was cut short, or a create that has not come so far yet."""
         if abs(time.time() - touched) > 60:
-            self.catalog.use(lambda catalog: catalog.drop(session))
+            self.catalog.use(lambda catalog: catalog.drop(session, touched=touched))
         else:
-            self.catalog.use(lambda catalog: catalog.hide(session))
+            self.catalog.use(lambda catalog: catalog.hide(session, touched=touched))
 
     def _close_row(self, log: Log) -> None:
         """The row is exact if nobody is writing: no lock file, and the append lock is free."""
@@ -624,7 +624,7 @@ class Files:
             try:
                 with self._told(log.path):
                     stat = log.attach()
-                    length, state = known.pop(session, (0, 0))
+                    length, state, _ = known.pop(session, (0, 0, 0.0))
                     held = not self._leases.free(session)
                     if length != stat.size or not log.agrees(length, state, stat.size):
                         log.fold(stat.size)
@@ -638,9 +638,9 @@ class Files:
                 self.catalog.use(lambda catalog, id=session: catalog.mark_open(id))  # type: ignore[misc]
             finally:
                 log.detach()
-        for session in known:
+        for session, (_, _, touched) in known.items():
             if self.disk.look(self._log_path(session)) is None:
-                self.catalog.use(lambda catalog, id=session: catalog.drop(id))  # type: ignore[misc]
+                self._gone(session, touched)
         self.catalog.checked()
 
     def sessions(self) -> Iterator[str]:
@@ -682,19 +682,15 @@ class Files:
             try:
                 self._grab(log, uid)
             except SessionNotFound:
-                if self.disk.look(log.path) is None:
-                    self.catalog.use(lambda catalog: catalog.drop(session))
                 return False
-            try:
-                if unless_input and log.fold(log.end).has_user_input:
-                    return False
-                self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
-                self.disk.unlink(log.path)
-                self.disk.sync_folder(self.path("sessions"))
-            finally:
-                self._let_go(log)
+            if unless_input and log.fold(log.end).has_user_input:
+                return False
+            touched = self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
+            self.disk.unlink(log.path)
+            self.disk.sync_folder(self.path("sessions"))
             log.detach()
-            self.catalog.use(lambda catalog: catalog.drop(session))
+            # not if somebody has begun a session of that id meanwhile
+            self.catalog.use(lambda catalog: catalog.drop(session, touched=touched))
             return True
 
     # -- leases
@@ -723,17 +719,14 @@ class Files:
                 self._grab(log, None)
             except (SessionNotFound, ReadOnlyStore):
                 return
-            try:
-                self._sync(log)
-                log.fold(log.end)
-                log.save()
-                # a lease that another process has keeps the row open: it may write without a look at it
-                mine = any(lease.session == session for lease in self._leases.mine())
-                if mine or self._leases.free(session):
-                    length = log.end
-                    self.catalog.use(lambda catalog: catalog.mark_closed(session, length))
-            finally:
-                self._let_go(log)
+            self._sync(log)
+            log.fold(log.end)
+            log.save()
+            # a lease that another process has keeps the row open: it may write without a look at it
+            mine = any(lease.session == session for lease in self._leases.mine())
+            if mine or self._leases.free(session):
+                length = log.end
+                self.catalog.use(lambda catalog: catalog.mark_closed(session, length))
 
     def leases(self) -> list[Holder]:
         self._alive()
@@ -818,6 +811,10 @@ class Files:
             self._logs.clear()
             self._closed = True
             self.catalog.close()
+
+
+class _ReplacedError(Exception):
+    """The file is another one than a moment ago."""
 
 
 class _File:

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,13 +25,23 @@ GRACE = 0.2
 class FileLease:
     """A lock file that this process has locked."""
 
-    def __init__(self, session: str, path: str, fd: int, holder: Holder) -> None:
+    def __init__(self, session: str, path: str, fd: int, holder: Holder, disk: Disk) -> None:
         self.session = session
         self.path = path
         self.fd = fd
         self.holder = holder
         self.marked = False  # whether the catalog knows that the log may grow
         self.released = False
+        self._disk = disk
+
+    def close(self) -> None:
+        """Lets go of the file, and of its lock."""
+        fd, self.fd = self.fd, -1  # its number may soon be another file's
+        self._disk.close(fd)
+
+    def __del__(self) -> None:
+        """Nobody refers to it any more, who would have given it back: it was taken in vain."""
+        self.close()
 
 
 class Leases:
@@ -41,7 +52,7 @@ class Leases:
         self._folder = folder
         self._readonly = readonly
         self._mutex = threading.RLock()
-        self._mine: dict[str, FileLease] = {}
+        self._mine: WeakValueDictionary[str, FileLease] = WeakValueDictionary()
 
     def mine(self) -> list[FileLease]:
         """What this process holds."""
@@ -59,28 +70,32 @@ class Leases:
         with self._mutex:
             mine = self._mine.get(session)
             if mine is not None:
-                raise _busy(session, mine.holder, force)
+                raise SessionBusy(
+                    session, mine.holder, "that is this process: use the handle that it has, or close it"
+                )
         deadline = time.monotonic() + GRACE
         while True:
-            fd = self._disk.open(path, write=True, create=True)
-            keep = False
+            # the lease has the file from the beginning: whatever interrupts this, it is closed with it
+            holder = Holder(session=session, since=datetime.now(UTC), **self._disk.process())
+            lease = FileLease(
+                session, path, self._disk.open(path, write=True, create=True), holder, self._disk
+            )
+            other = None
+            held = False
             try:
-                if self._disk.lock(fd):
+                if self._disk.lock(lease.fd):
                     found = self._disk.look(path)
-                    keep = found is not None and found.inode == self._disk.stat(fd).inode
-                    if keep:
-                        return self._hold(session, path, fd)
+                    if found is not None and found.inode == self._disk.stat(lease.fd).inode:
+                        held = True
+                        return self._hold(lease)
                     continue  # it was given back between two looks
-                holder = self._holder_in(fd, session)
-            except BaseException:
-                keep = False
-                raise
+                other = self._holder_in(lease.fd, session)
             finally:
-                if not keep:
-                    self._disk.close(fd)
+                if not held:
+                    lease.close()
             # whoever has just taken it writes in it who it is; who was there before may be dead
-            if holder is not None or time.monotonic() > deadline:
-                raise _busy(session, holder or Holder(session=session), force)
+            if other is not None or time.monotonic() > deadline:
+                raise _busy(session, other or Holder(session=session), force)
             time.sleep(0.001)
 
     def give_back(self, lease: FileLease) -> None:
@@ -92,7 +107,7 @@ class Leases:
             found = self._disk.look(lease.path)
             if found is not None and found.inode == self._disk.stat(lease.fd).inode:
                 self._disk.unlink(lease.path)
-        self._disk.close(lease.fd)
+        lease.close()
 
     def sweep(self) -> list[Holder]:
         """Who has what open; lock files that nobody holds are taken away."""
@@ -112,14 +127,12 @@ class Leases:
     def _path(self, session: str) -> str:
         return f"{self._folder}/{file_key(session)}.lock"
 
-    def _hold(self, session: str, path: str, fd: int) -> FileLease:
-        holder = Holder(session=session, since=datetime.now(UTC), **self._disk.process())
+    def _hold(self, lease: FileLease) -> FileLease:
         with suppress(OSError):  # it only informs
-            self._disk.truncate(fd, 0)
-            self._disk.write(fd, msgspec.json.encode(holder) + b"\n")
-        lease = FileLease(session, path, fd, holder)
+            self._disk.truncate(lease.fd, 0)
+            self._disk.write(lease.fd, msgspec.json.encode(lease.holder) + b"\n")
         with self._mutex:
-            self._mine[session] = lease
+            self._mine[lease.session] = lease
         return lease
 
     def _look_at(self, path: str, session: str) -> Holder | None:
@@ -129,9 +142,9 @@ class Leases:
         except OSError:
             return None
         try:
-            if not self._readonly and self._disk.lock(fd):
+            if self._disk.lock(fd):
                 found = self._disk.look(path)
-                if found is not None and found.inode == self._disk.stat(fd).inode:
+                if not self._readonly and found is not None and found.inode == self._disk.stat(fd).inode:
                     self._disk.unlink(path)
                 return None
             return _written(self._disk.read(fd, 4096, 0)) or Holder(session=session)

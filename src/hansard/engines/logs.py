@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from hansard.engines.catalog import Catalog
 from hansard.engines.catalog_file import CatalogFile
 from hansard.engines.disk import Disk, Stat, problem
-from hansard.errors import Damaged, ReadOnlyStore, SessionNotFound
+from hansard.errors import Damaged, HansardError, ReadOnlyStore, SessionNotFound
 from hansard.ids import file_key
 from hansard.records import Damage, Record, Scan, state_after
 from hansard.views import head as heads
@@ -40,6 +40,7 @@ class Log:
         self.inode = 0
         self.writable = not readonly
         self.depth = 0  # how often this process has the append lock
+        self.busy = False  # whether a thread is between two steps; its signal handlers must not come between
         self.used = 0  # when, counted in uses of all logs
         self._disk = disk
         self._catalog = catalog
@@ -77,6 +78,7 @@ class Log:
         if self.fd is not None:
             stat = self._disk.stat(self.fd)
             if stat.links:
+                self.inode = stat.inode
                 return stat
         self.detach()
         try:
@@ -131,7 +133,14 @@ class Log:
 
     def _take(self, reader: Scan, records: list[Record]) -> None:
         for record in records:
-            self.advance(record)
+            try:
+                self.advance(record)
+            except (HansardError, OSError):
+                raise
+            except Exception as error:  # one session that cannot be folded must not take the others along
+                raise Damaged(
+                    f"record {record.seq} of {self.path} cannot be understood: {error!r}"
+                ) from error
         self.folded, self.folded_state = reader.end, reader.state or 0
         self.folded_seq = -1 if reader.seq is None else reader.seq
 
@@ -144,16 +153,18 @@ class Log:
         if record.id is not None:
             self._ids[record.id] = record.seq
 
-    def save(self, *, open: bool = False) -> None:
-        """Writes what was folded to the catalog. Where somebody else has written the row since it was read,
+    def save(self, *, open: bool | None = None) -> None:
+        """Writes what was folded to the catalog. A row that is new says that the log may have grown, or gone,
+        unless it is known (`open`). Where somebody else has written the row since it was read,
         what they wrote is looked at first."""
         for _ in range(5):
+            if self.fd is None or not self._disk.stat(self.fd).links:
+                return  # it was deleted meanwhile
             if self._try_save(open=open):
                 return
-            if self.fd is not None:
-                self.fold(self._disk.stat(self.fd).size)
+            self.fold(self._disk.stat(self.fd).size)
 
-    def _try_save(self, *, open: bool) -> bool:
+    def _try_save(self, *, open: bool | None) -> bool:
         head = self.head
         if head is None or self._generation != self._catalog.generation:
             return False

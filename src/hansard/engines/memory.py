@@ -6,10 +6,11 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any
 
-from hansard.engines import Finding, Holder, once, repeated, unexpected
+from hansard.engines import Finding, Holder, once, reentered, repeated, unexpected
 from hansard.engines.disk import Disk
 from hansard.errors import AlreadyExists, Closed, ReadOnlyStore, SessionBusy, SessionNotFound
 from hansard.records import Damage, Draft, Record, decode, encode, parse, understood
@@ -33,9 +34,19 @@ class Log:
         self.kinds: list[str] = []
         self.ids: dict[str, int] = {}
         self.head: Head | None = None
+        self.busy = False
         self.add(drafts)
 
     def add(self, drafts: Sequence[Draft]) -> None:
+        if self.busy:
+            raise reentered("" if self.head is None else self.head.id)
+        self.busy = True
+        try:
+            self._add(drafts)
+        finally:
+            self.busy = False
+
+    def _add(self, drafts: Sequence[Draft]) -> None:
         batch = (len(self.lines), len(drafts)) if len(drafts) > 1 else None
         for draft in drafts:
             draft.seq = len(self.lines)
@@ -127,8 +138,7 @@ class Memory:
             if missing and expect is not None and expect != last:
                 raise unexpected(session, expect, last)
             log.add(missing)
-            written = iter(range(last + 1, len(log.lines)))
-            seqs = [next(written) if seq is None else seq for seq in seqs]
+            seqs = [draft.seq if seq is None else seq for draft, seq in zip(new, seqs, strict=True)]
             return [log.record(seqs[place] or 0) for place in places]
 
     def flush(self, session: str) -> None:
@@ -272,6 +282,12 @@ class Memory:
     def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
         self._alive()
         return iter(())
+
+    def reader(self) -> Memory:
+        """The same store, for reading only."""
+        other = copy(self)
+        other.readonly = True
+        return other
 
     @property
     def closed(self) -> bool:

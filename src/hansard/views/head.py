@@ -125,7 +125,7 @@ def advance(head: Head, record: Record) -> None:
             head.has_user_input = True
             head.updated_at = _instant(record)
         case "usage" if isinstance(data, dict):
-            head.usage = advance_usage(head.usage, data, record.model or head.model or None)
+            head.usage = advance_usage(head.usage, data, record.model)
         case _:
             pass
 
@@ -176,7 +176,7 @@ def _message(head: Head, record: Record) -> None:
     if not head.has_user_input:
         head.has_user_input = messages.is_user_input(data, shape)
     if record.usage is not None:
-        head.usage = advance_usage(head.usage, record.usage, record.model or head.model or None)
+        head.usage = advance_usage(head.usage, record.usage, record.model)
 
 
 def _instant(record: Record) -> datetime:

@@ -217,6 +217,25 @@ def covers(parts: Sequence[Part], place: Place) -> bool:
     return any(len(part) == 3 and part[0] == place[0] and part[1] <= place[1] <= part[2] for part in parts)
 
 
+def within(given: Sequence[Entry], parts: Sequence[Part]) -> list[Entry]:
+    """The entries that the parts name, in the order in which they are given."""
+    spans = sorted((part[0], part[1]) for part in parts if len(part) == 2)
+    begins = [span[0] for span in spans]
+    inner = [part for part in parts if len(part) == 3]
+    reach: list[int] = []  # how far the spans up to each one go
+    for _, end in spans:
+        reach.append(max(end, reach[-1]) if reach else end)
+    found = []
+    for entry in given:
+        if entry.place[1] < 0:
+            i = bisect_right(begins, entry.place[0]) - 1
+            if i >= 0 and entry.place[0] <= reach[i]:
+                found.append(entry)
+        elif covers(inner, entry.place):
+            found.append(entry)
+    return found
+
+
 def kept(given: Sequence[Entry], keep: int, *, pairs: bool) -> int:
     """From which entry on a truncation to the last `keep` goes. With `pairs` a call is never separated
     from its results and no orphan result comes first: it keeps fewer rather than more."""
@@ -228,14 +247,12 @@ def kept(given: Sequence[Entry], keep: int, *, pairs: bool) -> int:
     known: set[str] = set()
     for i in range(start, len(given)):
         payload, shape = given[i].payload, given[i].shape
-        answered = messages.results(payload, shape)
-        if answered and not known.issuperset(answered) and (i == start or hidden.intersection(answered)):
+        known.update(messages.calls(payload, shape))
+        orphans = set(messages.results(payload, shape)) - known
+        if orphans and (i == start or hidden & orphans):
             start = i + 1
             hidden |= known
-            hidden.update(messages.calls(payload, shape))
             known = set()
-        else:
-            known.update(messages.calls(payload, shape))
     return start
 
 

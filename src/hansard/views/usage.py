@@ -12,6 +12,9 @@ from typing import Any
 
 import msgspec
 
+MOST = 2**63 - 1
+"""The largest count that is taken for one; whoever writes more does not count tokens."""
+
 
 class Usage(msgspec.Struct, omit_defaults=True):
     """What model calls took: tokens by class, calls, dollars. `cost` is None when none was ever recorded.
@@ -299,7 +302,7 @@ def _count(value: Any) -> int | None:
         if not value.is_integer():  # also what is not finite
             return None
         value = int(value)
-    return value if value >= 0 else None
+    return value if 0 <= value <= MOST else None
 
 
 def _cost(places: Iterable[Mapping[str, Any]]) -> float | None:
@@ -309,7 +312,7 @@ def _cost(places: Iterable[Mapping[str, Any]]) -> float | None:
             for dollars in (value.get("total"), value.get("usd")) if isinstance(value, Mapping) else (value,):
                 if isinstance(dollars, bool) or not isinstance(dollars, int | float):
                     continue
-                if 0 <= dollars < 1e300:  # neither NaN nor infinite, nor an int too large for a float
+                if 0 <= dollars < 1e15:  # neither NaN nor infinite, and no sum of many is
                     return float(dollars)
     return None
 

@@ -723,9 +723,11 @@ class Files:
             log.fold(log.end)
             log.save()
             # a lease that another process has keeps the row open: it may write without a look at it
-            mine = any(lease.session == session for lease in self._leases.mine())
+            mine = [lease for lease in self._leases.mine() if lease.session == session]
             if mine or self._leases.free(session):
                 length = log.end
+                for lease in mine:  # whoever goes on with it says so again before the next write
+                    lease.marked = False
                 self.catalog.use(lambda catalog: catalog.mark_closed(session, length))
 
     def leases(self) -> list[Holder]:

@@ -365,3 +365,16 @@ def test_messages_are_not_lost_while_shared_handles_change_the_history(world: Wo
     for number in range(2):
         mine = [text for text in found if text.startswith(f"{number}.")]
         assert mine == [f"{number}.{i}" for i in range(25)]
+
+
+@pytest.mark.rule("L3", "W11")
+def test_a_list_has_what_the_holder_writes_after_a_shared_handle_was_closed(world: World) -> None:
+    store = world.store()
+    store.list()
+    with store.create("s") as holder:
+        holder.append(user("a"))
+        with store.open("s", exclusive=False) as shared:
+            shared.rename("Theirs")
+        holder.append(user("b"))
+        assert [(head.seq, head.messages) for head in store.list()] == [(3, 2)]
+        assert [(head.seq, head.messages) for head in world.other().list()] == [(3, 2)]

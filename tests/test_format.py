@@ -711,7 +711,9 @@ def test_the_folder_has_what_the_page_says_and_nothing_else(tmp_path: Path) -> N
     with hansard.open(root) as store, store.open(SESSION) as session:
         session.append(user("on"))
         assert json.loads((root / f"locks/{SESSION}.lock").read_text())["session"] == SESSION
-        assert json.loads((root / "names/active.json").read_text()) == {"names": {"active": SESSION}}
+        assert json.loads((root / "names/active.json").read_text()) == {
+            "format": 1, "name": "active", "names": {"active": SESSION}, "uids": {"active": session.head.uid}
+        }  # fmt: skip
         listed = PAGE.partition("## The folder")[2].partition("```text\n")[2].partition("```")[0]
         for path in root.iterdir():
             assert f" {path.name} " in re.sub(r"[,/\n]", " ", listed), path.name

@@ -603,7 +603,7 @@ class Session(View):
         def parts(known: Sequence[Entry], rest: list[Entry]) -> list[Any] | None:
             start = views.kept(known, keep, pairs=pairs)
             if pairs:
-                rest[:] = views.answering(rest, known[:start], known[start:])
+                rest[:] = views.answering(rest, known[:start], known[start:], first=True)
             return None if start == 0 else views.parts_of(known[start:])
 
         return self._change({"op": "truncate", "keep": keep, "pairs": pairs}, parts, {}, id=id)

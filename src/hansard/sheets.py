@@ -12,7 +12,6 @@ from hansard.engines import Engine, Shelf
 from hansard.errors import Damaged, NewerFormat
 from hansard.records import FORMAT, decode, encode
 
-
 OBJECTS = ("names", "uids", "data", "expires")
 """Members that are objects, wherever they stand."""
 

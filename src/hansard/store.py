@@ -32,6 +32,7 @@ from hansard.errors import (
     NoSessions,
     SessionBusy,
     SessionNotFound,
+    StoreUnavailable,
     Unsupported,
 )
 from hansard.ids import PREFIX, check_id, child_id
@@ -906,15 +907,32 @@ def workspace(path: str | os.PathLike[str] | None = None) -> str:
     >>> workspace(""), workspace("/tmp/../tmp/") == workspace("/tmp")
     ('', True)
     """
-    given = os.fspath(os.getcwd() if path is None else path)
-    return os.path.realpath(given) if given.strip() else ""
+    given = os.fspath("." if path is None else path)
+    return _real(given) if given.strip() else ""
 
 
 def default_path() -> str:
     """The folder of the store that is meant when nothing else is said: in the user's data folder."""
     import platformdirs
 
-    return platformdirs.user_data_dir("hansard", appauthor=False)
+    with suppress(RuntimeError):  # nobody knows where the home folder is
+        found = platformdirs.user_data_dir("hansard", appauthor=False)
+        if not found.startswith("~"):
+            return found
+    raise StoreUnavailable(
+        f"there is no data folder to keep a store in: ${STORE} is not set, and neither is $HOME; set ${STORE}"
+    )
+
+
+def _real(path: str) -> str:
+    """The path itself, from the root, without symbolic links."""
+    try:
+        return os.path.realpath(path)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path!r} leads nowhere: the current folder cannot be told ({error.strerror}); "
+            "go to one that exists, or give an absolute path"
+        ) from error
 
 
 def open(
@@ -962,8 +980,14 @@ def open(
         network = options.pop("network", ["no"])[-1] in ("yes", "1", "true")
         if options:
             raise ValueError(f"{given!r}: there is no option {next(iter(options))!r}; there is 'network'")
+        home = os.path.expanduser(path)
+        if home.partition(os.sep)[0] == "~":
+            raise StoreUnavailable(f"{path!r} is in no folder: $HOME is not set; give an absolute path")
+        real = _real(home)
+        if not encodes(real):
+            raise ValueError(f"{real!r} is not text in UTF-8; the path of a store has to be")
         return _shared(
-            ("file", os.path.realpath(os.path.expanduser(path)), readonly),
+            ("file", real, readonly),
             lambda: _files(path, readonly=readonly, create=create, network=network),
             namespace,
             clock,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import sqlite3
 from pathlib import Path
@@ -89,3 +91,12 @@ def test_version_says_what_runs(run, printed, tmp_path):
     assert found["store"] == str(tmp_path / "store")
     assert f"hansard   {hansard.__version__}\n" in run("version").stdout
     assert run("--version").stdout == f"hansard {hansard.__version__}\n"
+
+
+def test_version_tells_of_a_store_that_cannot_be(process, tmp_path):
+    odd = {**os.environb, b"HANSARD_STORE": os.fsencode(tmp_path) + b"/x\xff"}
+    assert json.loads(process("version", "--json", env=odd).stdout)["store"] == f"{tmp_path}/x\ufffd"
+    done = process("ls", env=odd)
+    assert done.returncode == 2
+    assert "$HANSARD_STORE: " in done.stderr
+    assert "is not text in UTF-8" in done.stderr

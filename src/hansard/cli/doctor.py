@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hansard.cli import screen
+from hansard.cli import screen, streams
 from hansard.cli.options import Asked, asks, open_store
 from hansard.cli.screen import paint, plural
 
@@ -110,15 +110,15 @@ class _Progress:
     """Says how far it has come, where a person waits for it."""
 
     def __init__(self) -> None:
-        self.watched = sys.stderr.isatty()
+        self.watched = sys.stderr is not None and sys.stderr.isatty()
         self.shown = monotonic()
         self.dirty = False
 
     def __call__(self, sessions: int) -> None:
         if self.watched and monotonic() - self.shown > 0.5:
             self.shown, self.dirty = monotonic(), True
-            click.echo(f"\r{plural(sessions, 'session')} looked at …", nl=False, err=True)
+            streams.told(f"\r{plural(sessions, 'session')} looked at …", newline=False)
 
     def end(self) -> None:
         if self.dirty:
-            click.echo("\r" + " " * 40 + "\r", nl=False, err=True)
+            streams.told("\r" + " " * 40 + "\r", newline=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,6 +52,26 @@ def line(text: str, longest: int = 2000) -> str:
     cut = text[: longest * 4]
     folded = safe(" ".join(cut.split()))
     return folded if len(folded) <= longest and len(cut) == len(text) else folded[: longest - 1] + "…"
+
+
+def word(text: str) -> str:
+    """A text as one word of a command to copy. What cannot be shown is escaped as bash and zsh read it.
+
+    >>> print(word("my store"), word("a\\u202eb"))
+    'my store' $'a\\u202eb'
+    """
+    if safe(text) == text:
+        return shlex.quote(text)
+    return "$'" + "".join(_escaped(character) for character in text) + "'"
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0x20 <= code < 0x7F:
+        return f"\\{character}" if character in "'\\" else character
+    if code < 0x80 or 0xDC80 <= code <= 0xDCFF:  # the latter stand for bytes that are not UTF-8
+        return f"\\x{code & 0xFF:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _visible(match: re.Match[str]) -> str:

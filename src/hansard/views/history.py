@@ -280,17 +280,23 @@ def left(given: Sequence[Entry], pop: int, *, pairs: bool) -> int:
     return stop
 
 
-def answering(rest: Sequence[Entry], gone: Sequence[Entry], stays: Sequence[Entry]) -> list[Entry]:
-    """The rest without results of calls that are gone: no result stays whose call does not."""
+def answering(
+    rest: Sequence[Entry], gone: Sequence[Entry], stays: Sequence[Entry], *, first: bool = False
+) -> list[Entry]:
+    """What others added, without results whose call is gone. With `first` it may come to stand first, where no
+    orphan may be."""
     hidden = {id for entry in gone for id in messages.calls(entry.payload, entry.shape)}
-    hidden -= {id for entry in stays for id in messages.calls(entry.payload, entry.shape)}
-    if not hidden:
-        return list(rest)
-    found = []
+    made = {id for entry in stays for id in messages.calls(entry.payload, entry.shape)}
+    first = first and not stays
+    found: list[Entry] = []
     for entry in rest:
-        if not hidden & set(messages.results(entry.payload, entry.shape)):
+        calls = set(messages.calls(entry.payload, entry.shape))
+        orphans = set(messages.results(entry.payload, entry.shape)) - made - calls
+        if orphans and (orphans & hidden or (first and not found)):
+            hidden |= calls
+        else:
+            made |= calls
             found.append(entry)
-            hidden -= set(messages.calls(entry.payload, entry.shape))
     return found
 
 

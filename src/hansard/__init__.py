@@ -41,16 +41,23 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
-    from hansard.engines import Finding, Holder
+    from hansard.best_effort import Dropped
+    from hansard.documents import Document
+    from hansard.engines import Blob, Finding, Holder
     from hansard.engines.files import HansardWarning
     from hansard.records import Damage, Record
+    from hansard.retention import Cleanup
     from hansard.session import Session, UsageLine, View
-    from hansard.store import Page, Report, Store, default_path, open, workspace
+    from hansard.store import Page, Report, Store, Vacuumed, default_path, open, workspace
     from hansard.views.head import Head
     from hansard.views.history import History
     from hansard.views.usage import Usage
 
 _LAZY = {
+    "Blob": "hansard.engines",
+    "Cleanup": "hansard.retention",
+    "Document": "hansard.documents",
+    "Dropped": "hansard.best_effort",
     "Finding": "hansard.engines",
     "Holder": "hansard.engines",
     "HansardWarning": "hansard.engines.files",
@@ -62,6 +69,7 @@ _LAZY = {
     "Page": "hansard.store",
     "Report": "hansard.store",
     "Store": "hansard.store",
+    "Vacuumed": "hansard.store",
     "default_path": "hansard.store",
     "open": "hansard.store",
     "workspace": "hansard.store",
@@ -88,10 +96,14 @@ def __dir__() -> list[str]:
 __all__ = [
     "AlreadyExists",
     "AmbiguousSession",
+    "Blob",
+    "Cleanup",
     "Closed",
     "Conflict",
     "Damage",
     "Damaged",
+    "Document",
+    "Dropped",
     "Finding",
     "Forbidden",
     "HansardError",
@@ -120,6 +132,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "UsageLine",
+    "Vacuumed",
     "View",
     "WrongKey",
     "__version__",

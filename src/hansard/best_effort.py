@@ -113,14 +113,16 @@ class BestEffortSession(_Failures):
 
 
 class BestEffortStore(_Failures):
-    """Sessions by key, for a loop that only ever says "add this to that". Writing begins what is missing; what
-    is unknown reads as empty.
+    """Sessions by key, for a loop that only ever says "add this to that". Writing begins what is missing;
+    what is unknown reads as empty.
 
     >>> import hansard
     >>> sessions = hansard.open("memory:").best_effort()
     >>> _ = sessions.append("telegram:1", {"role": "user", "content": "Hello"})
-    >>> sessions.history("telegram:1"), sessions.history("telegram:2"), sessions.append("", "?"), len(sessions.dropped)
-    ([{'role': 'user', 'content': 'Hello'}], [], None, 1)
+    >>> sessions.history("telegram:1"), sessions.history("telegram:2")
+    ([{'role': 'user', 'content': 'Hello'}], [])
+    >>> sessions.append("", "no key"), sessions.dropped[0].error
+    (None, InvalidId("invalid session id '': it is blank"))
     """
 
     def __init__(self, store: Store) -> None:

@@ -57,15 +57,15 @@ class Sheet:
                 raise ValueError
         except ValueError:
             raise Damaged(
-                f"the {self._shelf.kind} {self._name!r} of {self._engine.url} cannot be understood and was left "
-                "as it is; bring it back from a copy, or set something in it to begin it anew: a copy is "
-                "then kept under aside/"
+                f"the {self._shelf.kind} {self._name!r} of {self._engine.url} cannot be understood and was "
+                "left as it is; bring it back from a copy, or set something in it to begin it anew: a copy "
+                "is then kept under aside/"
             ) from None
         written = members.pop("format", FORMAT)
         if type(written) is not int or written > FORMAT:
             raise NewerFormat(
-                f"the {self._shelf.kind} {self._name!r} of {self._engine.url} has the format {written!r}; this "
-                f"version of hansard knows {FORMAT}. Install a newer version"
+                f"the {self._shelf.kind} {self._name!r} of {self._engine.url} has the format {written!r}; "
+                f"this version of hansard knows {FORMAT}. Install a newer version"
             )
         members.pop("name", None)
         return members

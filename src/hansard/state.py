@@ -86,7 +86,7 @@ class State:
         expires: Expiry = None,
     ) -> dict[str, Any]:
         """Sets several keys and takes others away, in one write; gives everything as it is then. A function
-        gets all of it and changes it in place; it may be called again where somebody else writes meanwhile."""
+        gets all of it and changes it in place; it is called again where somebody else writes meanwhile."""
         self._store._check()
         gone = [_key(key) for key in ([unset] if isinstance(unset, str) else unset)]
         given = {} if callable(changes) else _frozen(changes)

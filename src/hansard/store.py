@@ -597,9 +597,9 @@ class Store:
     ) -> Cleanup:
         """Takes away sessions whose last activity is older than that, and that are not among the newest so
         many; and the oldest ones until all take no more than so many bytes. Pinned, open and named sessions
-        stay, and those that they are part of. Sessions in which nobody said anything, left over from a crash, go
-        too, and so do documents and values that have expired and blobs that nothing names. With `dry_run`
-        nothing goes, and the report says what would."""
+        stay, and those that they are part of. Sessions in which nobody said anything, left over from a
+        crash, go too, and so do documents and values that have expired and blobs that nothing names. With
+        `dry_run` nothing goes, and the report says what would."""
         self._check()
         if older_than is None and keep_last is None and max_bytes is None:
             raise ValueError("cleanup() needs older_than=, keep_last= or max_bytes=; nothing was deleted")

@@ -180,8 +180,9 @@ class Engine(Protocol):
     def rewrite(
         self, session: str, stretches: Sequence[Draft], *, expect: int, uid: str | None = None
     ) -> int:
-        """Takes stretches of records out, where `expect` is the last seq still. Each of the drafts, ascending,
-        stands for the records from its `data.first` to its own seq. Gives the bytes that this saved."""
+        """Takes stretches of records out, where `expect` is the last seq still. Each of the drafts,
+        ascending, stands for the records from its `data.first` to its own seq. Gives the bytes that this
+        saved."""
         ...
 
     def flush(self, session: str) -> None:
@@ -266,9 +267,9 @@ class Engine(Protocol):
         uid: str | None = None,
         aside: str = "",
     ) -> str | None:
-        """Replaces what stands under a name, wholly and durably, and gives its version; None where `expect` is
-        given and is not the version any more ("": nothing stands there). With `aside`, which says why, what
-        stood there is kept. What a session has said before is durable first; `SessionNotFound`."""
+        """Replaces what stands under a name, wholly and durably, and gives its version; None where `expect`
+        is given and is not the version any more ("": nothing stands there). With `aside`, which says why,
+        what stood there is kept. What a session has said before is durable first; `SessionNotFound`."""
         ...
 
     def drop_document(

@@ -20,7 +20,8 @@ from hansard.views.head import Head, Query, below, dump, load, matches_tags, mic
 SCHEMA = 2
 
 _COVERED = (
-    "id uid length state damage head rank born agent model workspace status below parent pinned archived input"
+    "id uid length state damage head rank born agent model workspace status below parent "
+    "pinned archived input"
 ).split()
 """What the checksum of a row covers, in this order."""
 

@@ -32,8 +32,8 @@ class Head(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `messages` counts message records, whatever of them the model still sees; `base` says where that is.
     `other` has fields of newer versions. `titled` is True where somebody chose the title. A `parent` with a
-    `path` is the session that this one is a part of, one without the session that it is a fork of, as that was
-    just after record `forked_at`. `extras` counts the records of an application's own: its kinds, events,
+    `path` is the session that this one is a part of, one without the session that it is a fork of, as that
+    was just after record `forked_at`. `extras` counts the records of an application's own: its kinds, events,
     output. `reach` is the first record whose history is still known: `vacuum` dropped what only earlier ones
     showed.
     """
@@ -144,8 +144,8 @@ def advance(head: Head, record: Record) -> None:
 
 
 class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a head follows from records that `vacuum` takes out: how it stands just after them. Absolute, so
-    that sums of money come out to the last digit."""
+    """What of a head follows from records that `vacuum` takes out: how it stands just after them. Absolute,
+    so that sums of money come out to the last digit."""
 
     messages: int
     updated_at: datetime

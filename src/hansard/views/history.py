@@ -283,8 +283,8 @@ def left(given: Sequence[Entry], pop: int, *, pairs: bool) -> int:
 def answering(
     rest: Sequence[Entry], gone: Sequence[Entry], stays: Sequence[Entry], *, first: bool = False
 ) -> list[Entry]:
-    """What others added, without results whose call is gone. With `first` it may come to stand first, where no
-    orphan may be."""
+    """What others added, without results whose call is gone. With `first` it may come to stand first, where
+    no orphan may be."""
     hidden = {id for entry in gone for id in messages.calls(entry.payload, entry.shape)}
     made = {id for entry in stays for id in messages.calls(entry.payload, entry.shape)}
     first = first and not stays

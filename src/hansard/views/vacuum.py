@@ -20,7 +20,7 @@ from hansard.views.history import Base, covers
 from hansard.views.usage import Usage, add, understand
 
 IDS = 100
-"""Ids that one record remembers, so that none of them grows beyond what a reader likes to meet in one line."""
+"""Ids that one record remembers, so that none grows beyond what a reader likes to meet in one line."""
 
 
 class Former(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,14 +89,15 @@ def ids(record: Record) -> Iterator[str]:
 def plan(records: Iterable[Record], base: Base, last: int) -> Iterator[Draft]:
     """The `compacted` records for everything that the newest history does not show, as of the record `last`:
     messages that it left out and the history records before it. Nothing goes where there is none, for then
-    every message is seen; the first and the last record always stay, and so does every record of another kind.
+    every message is seen; the first and the last record always stay, and so does every record of another
+    kind.
     """
     if base.after < 0:
         return
     inlined = {part[0] for part in base.parts if len(part) == 3}
     head: Head | None = None
     stretch: Stretch | None = None
-    pieces = 0
+    pieces, at = 0, None
     for record in records:
         before = head
         if head is None:
@@ -106,16 +107,17 @@ def plan(records: Iterable[Record], base: Base, last: int) -> Iterator[Draft]:
         goes = before is not None and record.seq < last and _goes(record, base, inlined)
         if stretch is not None and (not goes or len(stretch.ids) >= IDS):
             if pieces:  # else it is one record already that stands for others
-                yield _compacted(stretch)
+                yield _compacted(stretch, at)
             stretch = None
         if goes:
             if stretch is None:
                 stretch, pieces = Stretch(first=_first(record), last=record.seq), 0
             _take(stretch, record)
+            at = record.at
             pieces += record.kind != "compacted" or stretch.first < _first(record)
             stretch.head = msgspec.structs.replace(taken(head), reach=base.after)
     if stretch is not None and pieces:
-        yield _compacted(stretch)
+        yield _compacted(stretch, at)
 
 
 def _goes(record: Record, base: Base, inlined: set[int]) -> bool:
@@ -150,8 +152,8 @@ def _take(stretch: Stretch, record: Record) -> None:
         stretch.ids[record.id] = Former(seq=record.seq, at=record.at, digest=said)
 
 
-def _compacted(stretch: Stretch) -> Draft:
-    return Draft(kind="compacted", data=msgspec.Raw(encode(stretch)), seq=stretch.last)
+def _compacted(stretch: Stretch, at: datetime | None) -> Draft:
+    return Draft(kind="compacted", data=msgspec.Raw(encode(stretch)), at=at, seq=stretch.last)
 
 
 def usages(record: Record) -> Iterator[tuple[str | None, Usage]]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hansard
+from hansard.engines import Engine
 from hansard.errors import (
     AmbiguousSession,
     InvalidId,
@@ -370,6 +371,8 @@ def test_custom_backends_fulfil_a_protocol() -> None:
     class Mine(Memory):
         """An engine of somebody's own."""
 
-    with hansard.Store(Mine()) as store:
+    engine: Engine = Mine()
+    with hansard.Store(engine) as store:
         begun(store, "sess_a")
-        assert store.resume("a").id == "sess_a"
+        with store.resume("a") as session:
+            assert session.id == "sess_a"

@@ -43,7 +43,7 @@ def test_a_session_belongs_to_the_agent_and_not_to_its_credentials(
 def test_the_current_session_of_an_agent_has_a_name(store: hansard.Store, elsewhere: Ask) -> None:
     assert store.names.get("agent/def-1/current") is None
     first = current(store)
-    assert elsewhere("[store.names.get(n), store.resolve('@' + n)]", n="agent/def-1/current") == [
+    assert elsewhere("[store.names.get(n), store.resume('@' + n).id]", n="agent/def-1/current") == [
         first,
         first,
     ]
@@ -58,13 +58,15 @@ def test_the_current_session_of_an_agent_has_a_name(store: hansard.Store, elsewh
         store.names.set("agent/def-1/current", "unknown")
 
 
-def test_any_definition_id_but_a_blank_one_is_valid(store: hansard.Store, elsewhere: Ask) -> None:
+def test_any_text_is_a_definition_id(store: hansard.Store, elsewhere: Ask) -> None:
     ids = ["def-1", "../etc", "a:b", "a", "a-b", "café", "a b"]
     found = {agent: current(store, agent) for agent in ids}
+    store.append("nobody's", user("Hello"), create=True)
     assert elsewhere("{a: store.names.get(f'agent/{a}/current') for a in ids}", ids=ids) == found
     assert elsewhere("[[h.id for h in store.list(agent=a)] for a in ids]", ids=ids) == [
         [found[id]] for id in ids
     ]
+    assert elsewhere("[h.id for h in store.list(agent='')]") == ["nobody's"]
 
 
 def test_a_bad_id_is_refused_with_a_stable_error(store: hansard.Store) -> None:

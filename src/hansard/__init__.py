@@ -41,6 +41,7 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
+    from hansard import formats
     from hansard.engines import Finding, Holder
     from hansard.engines.files import HansardWarning
     from hansard.records import Damage, Record
@@ -73,6 +74,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for when it is asked for, so that `import hansard` costs next to nothing."""
+    if name == "formats":
+        return import_module("hansard.formats")
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'hansard' has no attribute {name!r}")
@@ -82,7 +85,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, "formats"})
 
 
 __all__ = [
@@ -124,6 +127,7 @@ __all__ = [
     "WrongKey",
     "__version__",
     "default_path",
+    "formats",
     "open",
     "workspace",
 ]

@@ -76,6 +76,15 @@ def codes(tokens: list[Token]) -> list[str]:
     return [t.content for t in every(tokens) if t.type in ("fence", "code_block", "code_inline")]
 
 
+def forgiving(tokens: list[Token]) -> list[str]:
+    """The same, for code spans of several lines: a tag that begins a line would end them, and is escaped."""
+    return [
+        t.content.replace("&lt;", "<") if t.type == "code_inline" else t.content
+        for t in every(tokens)
+        if t.type in ("fence", "code_block", "code_inline")
+    ]
+
+
 def words(text: str) -> str:
     """What a reader reads, without markup."""
     return " ".join(t.content for t in every(parse(text)) if t.type in ("text", "code_inline", "fence"))
@@ -373,7 +382,7 @@ def test_code_in_a_message_stays_as_it_was_written(text: str) -> None:
     shown = render(None, [said(text)])
     quoted = "\n".join(f"> {line}" for line in safe(text).strip("\n").split("\n")) + "\n"
     plain = MarkdownIt("commonmark", {"html": False, "maxNesting": 1000}).disable("reference").parse(quoted)
-    assert codes(parse(shown)) == codes(plain)
+    assert forgiving(parse(shown)) == forgiving(plain)
 
 
 @pytest.mark.parametrize(
@@ -388,6 +397,7 @@ def test_code_in_a_message_stays_as_it_was_written(text: str) -> None:
         ("text [a]: <b>", "text [a]: &lt;b>"),
         ("- x\n  ```html\n  <div>\n  ```\n  <div>", "- x\n  ```html\n  <div>\n  ```\n  &lt;div>"),
         ("`\n` <b> `", "`\n` &lt;b> `"),
+        ("`\n<!-- <b>`", "`\n&lt;!-- <b>`"),
         ("|`<i>`|\n|-|\n|`<b>`|", "|`<i>`|\n|-|\n|`<b>`|"),
         ("|`|<i>`|\n|-|-|\n|`<b>`|", "|`|&lt;i>`|\n|-|-|\n|`&lt;b>`|"),
     ],

@@ -165,7 +165,7 @@ def _part(part: Part, group: Sequence[Part], tools: dict[str, str]) -> Iterator[
         case _:
             kind = "Image" if part.kind == "image" else "File"
             if part.text:
-                yield from _fold(f"{kind} {_tag(part.name)}", part.text)
+                yield from _fold(f"{kind} {_tag(part.name)}".rstrip(), part.text)
             else:
                 yield _attached(kind, part)
 
@@ -236,8 +236,8 @@ def _fence(text: str, language: str = "") -> str:
 
 
 def _indented(text: str) -> tuple[str, str]:
-    """Text, and its language: JSON objects and lists with a line for each member."""
-    if text[:1] in ("{", "["):
+    """Text, and its language: JSON that stands on one line gets a line for each member."""
+    if text[:1] in ("{", "[") and "\n" not in text:
         try:
             return msgspec.json.format(text, indent=2), "json"
         except (ValueError, RecursionError):
@@ -282,6 +282,7 @@ def _quote(text: str) -> str:
 
 _REACHES_OUT = re.compile(r"<[A-Za-z/!?]|\]:")
 _HTML = re.compile(r"(?<!\\)(\\*)<(?=[A-Za-z/!?])")
+_HTML_LINE = re.compile(r"^([ \t>]*)<(?=[A-Za-z/!?])", re.MULTILINE)  # ends a paragraph, in a code span too
 _AT_THE_START = r"(^[ \t>0-9.)*+-]*)"  # of a line, or of a paragraph, after the marks of quotes and lists
 _FOOTNOTE = re.compile(_AT_THE_START + r"\[(?=\^[^\]\n]+\]:)", re.MULTILINE)
 _DEFINITION = re.compile(_AT_THE_START + r"\[(?=(?:\\.|[^\[\]\\])*\]:)", re.DOTALL)
@@ -302,7 +303,7 @@ def _contained(quoted: str) -> str:
         return _bare(quoted)
     lines = quoted.split("\n")
     out: list[str] = []
-    done, prose_end = 0, -1
+    done, before = 0, ""  # which kind of block ends where the next one begins
     for token in _parser().parse(quoted):
         if token.map is None or token.type not in ("fence", "code_block", "table_open", "inline"):
             continue
@@ -311,14 +312,19 @@ def _contained(quoted: str) -> str:
             continue
         if start > done:
             out.append(_bare("\n".join(lines[done:start])))
+            before = ""
         text = "\n".join(lines[start:end])
-        if token.type == "inline":
-            out.append(_prose(text)[0])
-            prose_end = end
-        elif token.type == "table_open":
-            out.append(_bare(text) if prose_end == start else _table(text))
-        else:
-            out.append(text)
+        match before, token.type:
+            # A reader without tables takes these for one paragraph: no code is code to both.
+            case ("inline", "table_open") | ("table_open", "code_block"):
+                out.append(_bare(text))
+            case _, "inline":
+                out.append(_prose(text)[0])
+            case _, "table_open":
+                out.append(_table(text))
+            case _:
+                out.append(text)
+        before = token.type
         done = end
     if done < len(lines):
         out.append(_bare("\n".join(lines[done:])))
@@ -357,7 +363,7 @@ def _prose(text: str) -> tuple[str, bool]:
                 done = places[closing] + len(found[0])
             else:
                 paired = False
-            out.append(text[found.start() : done])
+            out.append(_HTML_LINE.sub(r"\1&lt;", text[found.start() : done]))
         elif found["link"] or (found["escaped"] and found["escaped"] != "\\<"):
             out.append(found[0])
         else:
@@ -366,7 +372,8 @@ def _prose(text: str) -> tuple[str, bool]:
 
 
 def _table(text: str) -> str:
-    """A table. Its code spans count where none can reach from one cell into another."""
+    """A table. Its code spans count where none can reach from one cell into another, and no row can define
+    anything for a reader without tables."""
     cells = [cell for row in text.split("\n") for cell in row.split("|")]
-    sure = "\\" not in text and all(_prose(cell)[1] for cell in cells)
+    sure = "\\" not in text and "]:" not in text and all(_prose(cell)[1] for cell in cells)
     return _prose(text)[0] if sure else _bare(text)

@@ -43,7 +43,7 @@ def test_damage_is_found_with_its_place_and_ends_with_4(begin, store, run, print
     assert done.stdout.endswith("2 sessions looked at; 1 session damaged.\n")
     found = printed("doctor", code=4)
     assert (found["ok"], found["damaged"]) == (False, True)
-    assert {"kind", "session", "place", "detail", "remedy"} == set(found["findings"][0])
+    assert {"kind", "session", "place", "detail", "remedy", "repaired"} == set(found["findings"][0])
 
 
 def test_a_write_cut_short_is_no_loss(begin, run, tmp_path):

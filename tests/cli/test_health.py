@@ -100,3 +100,18 @@ def test_version_tells_of_a_store_that_cannot_be(process, tmp_path):
     assert done.returncode == 2
     assert "$HANSARD_STORE: " in done.stderr
     assert "is not text in UTF-8" in done.stderr
+
+
+def test_repair_mends_keeps_a_copy_and_ends_with_0(begin, store, run, printed, tmp_path):
+    id = begin("one", "two")
+    store.append(id, {"role": "user", "content": "three"})
+    damage(log(tmp_path, id))
+    damaged = log(tmp_path, id).read_bytes()
+    done = run("doctor", "--repair")
+    assert done.exit_code == 0
+    assert "→ it was mended" in done.stdout
+    assert done.stdout.endswith("1 session looked at; nothing is lost.\n")
+    [copy] = (tmp_path / "store" / "aside").iterdir()
+    assert copy.read_bytes() == damaged
+    found = printed("doctor")
+    assert [finding["kind"] for finding in found["findings"]] == ["aside"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,31 +33,58 @@ def store(place: str) -> Iterator[hansard.Store]:
         yield store
 
 
+@pytest.fixture(scope="session")
+def processes() -> Iterator[subprocess.Popen[bytes]]:
+    """Begins a process for each line that it is told. It has loaded the code and never opened a store."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _BEGIN],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
 @pytest.fixture
-def elsewhere(place: str) -> Ask:
+def elsewhere(place: str, processes: subprocess.Popen[bytes]) -> Ask:
     def ask(expression: str, **names: Any) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-c", _ANSWER],
-            input=msgspec.json.encode([sys.path, place, expression, names]),
-            capture_output=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, f"{expression}: {done.stderr.decode()}"
-        return msgspec.json.decode(done.stdout)
+        assert processes.stdin is not None
+        assert processes.stdout is not None
+        processes.stdin.write(msgspec.json.encode([place, expression, names]) + b"\n")
+        processes.stdin.flush()
+        answer = msgspec.json.decode(processes.stdout.readline())
+        assert "error" not in answer, f"{expression}: {answer['error']}"
+        return answer["found"]
 
     return ask
 
 
-_ANSWER = """
-import json, sys
-sys.path[:], place, expression, names = json.load(sys.stdin)
-import hansard, msgspec
+_BEGIN = """
+import json, os, sys, traceback
+import hansard, hansard.engines.files, hansard.formats, hansard.retention, hansard.store, msgspec
+
 def refused(call, *arguments, **options):  # the name of the error that a call ends with
     try:
         call(*arguments, **options)
     except hansard.HansardError as error:
         return type(error).__name__
-with hansard.open(place, create=False) as store:
-    found = eval(expression, {"hansard": hansard, "store": store, "refused": refused, **names})
-    sys.stdout.buffer.write(msgspec.json.encode(found))
+
+def answer(line):
+    place, expression, names = json.loads(line)
+    with hansard.open(place, create=False) as store:
+        names |= {"hansard": hansard, "store": store, "refused": refused}
+        return {"found": eval(expression, names)}
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            told = msgspec.json.encode(answer(line))
+        except BaseException:
+            told = msgspec.json.encode({"error": traceback.format_exc()})
+        os.write(1, told + b"\\n")
+        os._exit(0)
+    os.waitpid(child, 0)
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 import hansard
+from hansard import formats
 from hansard.errors import (
     Conflict,
     InvalidId,
@@ -23,11 +23,6 @@ from tests.parity.conftest import Ask
 ID = "20260525-101500-0123456789abcdef"
 NO_IDS = ["", " ", "\0", "x" * 513]
 MONDAY = datetime(2026, 5, 25, 10, tzinfo=UTC)
-
-
-@pytest.fixture
-def formats() -> ModuleType:
-    return pytest.importorskip("hansard.formats")
 
 
 def begun(store: hansard.Store, id: str, *texts: str, at: datetime | None = None) -> hansard.Head:
@@ -79,7 +74,7 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         hansard.default_path()
 
 
-def test_a_session_is_rendered_to_markdown(store: hansard.Store, elsewhere: Ask, formats: ModuleType) -> None:
+def test_a_session_is_rendered_to_markdown(store: hansard.Store, elsewhere: Ask) -> None:
     with store.create(ID, vendor="zai", endpoint="main", model="glm-5") as session:
         session.extend([user("Build a login page"), assistant("Done.")])
         text = formats.render(session.head, session.history(), "markdown")
@@ -88,8 +83,9 @@ def test_a_session_is_rendered_to_markdown(store: hansard.Store, elsewhere: Ask,
     assert "glm-5" in text
     assert "Build a login page" in formats.render(None, users("Build a login page"), "markdown")
     assert formats.render(None, [], "markdown")  # of what nobody said, an empty document
-    view = "(lambda view: render(view.head, view.history(), 'markdown'))(store.read(id))"
-    seen = elsewhere(view.replace("render", "__import__('hansard.formats').formats.render"), id=ID)
+    seen = elsewhere(
+        "(lambda view: hansard.formats.render(view.head, view.history(), 'markdown'))(store.read(id))", id=ID
+    )
     assert seen == text
 
 
@@ -313,7 +309,7 @@ def test_meta_is_written_once_with_the_first_record(store: hansard.Store, elsewh
     assert meta() == [["session", "message"], "Chosen"]
 
 
-def test_a_session_is_exported_as_markdown(store: hansard.Store, elsewhere: Ask, formats: ModuleType) -> None:
+def test_a_session_is_exported_as_markdown(store: hansard.Store, elsewhere: Ask) -> None:
     said = [user("one"), assistant("two"), user("three")]
     with store.create(ID) as session:
         session.extend(said)
@@ -324,8 +320,7 @@ def test_a_session_is_exported_as_markdown(store: hansard.Store, elsewhere: Ask,
     with pytest.raises(SessionNotFound):
         store.read("unknown")
     seen = elsewhere(
-        "(lambda view: __import__('hansard.formats').formats.render(view.head, view.records(), 'markdown'))"
-        "(store.read(id))",
+        "(lambda view: hansard.formats.render(view.head, view.records(), 'markdown'))(store.read(id))",
         id=ID,
     )
     assert seen == text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hansard.errors import Conflict, HansardError, NoSessions, SessionBusy, SessionNotFound
+from hansard.errors import Conflict, NoSessions, SessionBusy, SessionNotFound
 from hansard.views.history import History
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ KEPT = 1000
 
 WAIT = 2.0
 """Seconds that a change of the history waits while others change it, or have the session open."""
-
-FAILURES = (HansardError, OSError, ValueError, TypeError, LookupError, RuntimeError)
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +54,11 @@ class _Failures:
         try:  # what can be gone through once is kept for a second try, and for `dropped`
             arguments = [list(one) if isinstance(one, Iterator) else one for one in arguments]
             return call(*arguments, **options)
-        except FAILURES as error:
+        except Exception as error:  # also what a payload of the caller raises
             log.error("%s of session %r in %s failed: %s", name, session, self._place, error)
             try:
                 now = self._now()
-            except FAILURES:
+            except Exception:
                 now = datetime.min
             self.dropped.append(
                 Dropped(

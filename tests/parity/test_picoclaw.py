@@ -47,6 +47,13 @@ def call(id: str, arguments: str) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": [made], "reasoning_content": "Look first."}
 
 
+class Broken:
+    """A message that cannot say what it is."""
+
+    def model_dump(self, **_: object) -> object:
+        raise ZeroDivisionError
+
+
 # -- the interface SessionStore, and JSONLBackend
 
 
@@ -62,10 +69,11 @@ def test_write_errors_are_logged_and_not_returned(
 ) -> None:
     with caplog.at_level(logging.ERROR, logger="hansard"):
         assert sessions.append(KEY, {"role": "user", "content": float("nan")}) is None
+        assert sessions.append(KEY, Broken()) is None
     assert "append" in caplog.text
     assert KEY in caplog.text
     assert place in caplog.text
-    assert isinstance(sessions.dropped[0].error, InvalidPayload)
+    assert [type(lost.error) for lost in sessions.dropped] == [InvalidPayload, ZeroDivisionError]
     assert elsewhere("store.list(empty=True)") == []
 
 

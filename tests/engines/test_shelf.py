@@ -190,20 +190,24 @@ def test_who_watches_is_told_of_what_another_process_writes(world: World) -> Non
 # -- fork
 
 
-def test_a_forked_process_cannot_open_what_its_parent_has_open(tmp_path: Path) -> None:
-    url = f"shelf:{tmp_path / 'store'}"
-    with hansard.open(url) as store:
-        _say(store, "Hello")
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                hansard.open(url)
-            except Closed:
-                hansard.open(f"shelf:{tmp_path / 'another'}").close()
-                code = 0
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        _say(store, "and on")
-        assert store.head("s").messages == 2
+def _fork(store: Store, another: str) -> int:
+    """In another process: what a child of it could open."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            hansard.open(store.url)
+        except Closed:
+            hansard.open(another).close()
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _say(store, "and on")
+    return code
+
+
+def test_a_forked_process_cannot_open_what_its_parent_has_open(world: World, tmp_path: Path) -> None:
+    _say(world.store(), "Hello")
+    assert world.elsewhere(_fork, f"shelf:{tmp_path / 'another'}") == 0
+    assert world.store().head("s").messages == 2

@@ -175,7 +175,7 @@ class ShelfEngine:
                 spool.write(encode(draft) + b"\n")
             spool.seek(0)
             with self._db.writing(session) as db:
-                self._add(db, self._begin(db, session), None, spool)
+                self._add(db, self._begin(db, session), None, map(bytes.rstrip, spool))
                 for name, data in (documents or {}).items():
                     _place(db, Shelf("documents", session), name, data)
         return seq

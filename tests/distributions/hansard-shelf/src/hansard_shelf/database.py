@@ -69,7 +69,17 @@ class Database:
         self._unwatched = threading.Event()
         self._closed = False
         _databases.add(self)
-        if self._disk.look(self.path) is None and set(disk.names(folder)) - {"locks"}:
+        try:
+            self._open(folder, create)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, folder: str, create: bool) -> None:
+        """Sees that the file is there, and that it is one of ours."""
+        disk = self._disk
+        names = set(disk.names(folder))
+        if "shelf.db" not in names and names - {"locks"}:
             raise NotAStore(f"{folder} has no shelf.db but other things in it", path=folder)
         if create:
             disk.make_folder(f"{folder}/locks")
@@ -79,7 +89,7 @@ class Database:
                     disk.sync_folder(folder)
                 # not opened by us any more: to close the file would free SQLite's locks of it
                 with self._connection() as db:
-                    if not _pragma(db, "application_id"):
+                    if not _pragma(db, "schema_version"):  # nothing is in it yet
                         db.executescript(SCHEMA)
         elif disk.look(self.path) is None:
             raise NotAStore(f"there is no store at {folder} yet", path=folder, missing=True)

@@ -41,6 +41,7 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
+    from hansard import formats
     from hansard.best_effort import Dropped
     from hansard.documents import Document
     from hansard.engines import Blob, Finding, Holder
@@ -81,6 +82,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for when it is asked for, so that `import hansard` costs next to nothing."""
+    if name == "formats":
+        return import_module("hansard.formats")
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'hansard' has no attribute {name!r}")
@@ -90,7 +93,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, "formats"})
 
 
 __all__ = [
@@ -137,6 +140,7 @@ __all__ = [
     "WrongKey",
     "__version__",
     "default_path",
+    "formats",
     "open",
     "workspace",
 ]

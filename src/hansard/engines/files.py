@@ -583,9 +583,9 @@ class Files:
         torn = log.stretch(start, stop)
         if torn.strip(b"\0"):
             self.disk.make_folder(self.path("aside"))
-            self.disk.replace(self._aside(f"{file_key(log.session)}.torn"), torn)
+            self.disk.replace(self.aside(f"{file_key(log.session)}.torn"), torn)
 
-    def _aside(self, name: str) -> str:
+    def aside(self, name: str) -> str:
         """A path for something set aside, which says when and why."""
         return self.path("aside", f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.{name}")
 
@@ -1011,14 +1011,14 @@ class Files:
     def _keep_aside(self, path: str, raw: bytes, why: str) -> None:
         """A copy of what is about to be replaced because it could not be understood."""
         self.disk.make_folder(self.path("aside"))
-        to = self._aside(f"{path.removeprefix(self.root + '/').replace('/', '.')}.{why}")
+        to = self.aside(f"{path.removeprefix(self.root + '/').replace('/', '.')}.{why}")
         self.disk.replace(to, raw)
         told = f"{path} could not be understood; a copy of it was set aside as {to}"
         warnings.warn(told, HansardWarning, stacklevel=2)
 
     # -- blobs
 
-    def _blob_path(self, digest: str) -> str:
+    def blob_path(self, digest: str) -> str:
         return f"{self.root}/blobs/{digest[:2]}/{digest}"
 
     def put_blob(self, data: bytes) -> str:
@@ -1026,7 +1026,7 @@ class Files:
 
         self._may_write()
         digest = sha256(data).hexdigest()
-        path = self._blob_path(digest)
+        path = self.blob_path(digest)
         with self._told(path), self._blobs_locked(shared=True):
             there = self.disk.look(path)
             if there is not None and there.size == len(data):
@@ -1047,7 +1047,7 @@ class Files:
         from hashlib import sha256
 
         self._alive()
-        path = self._blob_path(digest)
+        path = self.blob_path(digest)
         with self._told(path):
             data = self.disk.read_file(path)
         if data is not None and sha256(data).hexdigest() != digest:
@@ -1059,7 +1059,7 @@ class Files:
         for folder in sorted(self.disk.names(self.path("blobs"))):
             if len(folder) == 2:
                 for name in sorted(self.disk.names(self.path("blobs", folder))):
-                    found = self.disk.look(self._blob_path(name)) if _is_digest(name) else None
+                    found = self.disk.look(self.blob_path(name)) if _is_digest(name) else None
                     if found is not None:
                         yield Blob(name, found.size, datetime.fromtimestamp(found.changed, UTC))
 
@@ -1074,7 +1074,7 @@ class Files:
                 old = {blob.digest: blob for blob in self.blobs() if blob.touched < before}
                 swept = sorted(set(old) - needed(set(old))) if old else []
                 for digest in () if dry_run else swept:
-                    self.disk.unlink(self._blob_path(digest))
+                    self.disk.unlink(self.blob_path(digest))
         return [old[digest] for digest in swept]
 
     # -- tenants
@@ -1093,12 +1093,41 @@ class Files:
 
     # -- health and the end
 
+    def keep_copy(self, log: Log, why: str) -> None:
+        """A copy of a whole log under aside/."""
+        self.disk.make_folder(self.path("aside"))
+        self._write_lines(self.aside(f"{file_key(log.session)}.{why}"), log.lines(log.end))
+        self.disk.sync_folder(self.path("aside"))
+
+    def replace_log(self, log: Log, lines: Iterable[bytes]) -> None:
+        """Puts another log in the place of one. Under the append lock and the lease."""
+        self.catalog.use(lambda catalog: catalog.mark_open(log.session), writing=True)
+        beside = log.path + ".tmp"
+        try:
+            self._write_lines(beside, lines)
+            self.disk.rename(beside, log.path)
+        except BaseException:
+            self._forget(beside)
+            raise
+        log.detach()
+        self.disk.sync_folder(self.path("sessions"))
+
+    def _write_lines(self, path: str, lines: Iterable[bytes]) -> None:
+        fd = self.disk.open(path, write=True, create=True)
+        try:
+            self.disk.truncate(fd, 0)
+            for line in lines:
+                self.disk.write(fd, line)
+            self.disk.sync(fd)
+        finally:
+            self.disk.close(fd)
+
     def doctor(self, told: Callable[[int], None] | None = None, *, repair: bool = False) -> Iterator[Finding]:
         from hansard.engines.examination import examine
 
         self._alive()
         with self._told(self.root):
-            yield from examine(self, told)
+            yield from examine(self, told, repair=repair)
 
     @property
     def closed(self) -> bool:

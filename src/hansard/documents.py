@@ -112,10 +112,9 @@ class Documents:
     def delete(self, name: str, *, expect: str | None = None) -> bool:
         """Takes a document away; False where there is none, or its version is not the one expected."""
         self._writable()
+        name = check_id(name)
         id, uid = self._session()
-        if not id:
-            return False
-        return self._engine.drop_document(Shelf("documents", id), check_id(name), expect=expect, uid=uid)
+        return bool(id) and self._engine.drop_document(Shelf("documents", id), name, expect=expect, uid=uid)
 
     def list(self) -> list[str]:
         """The names of all documents, in order; one that cannot be read is among them."""

@@ -787,7 +787,7 @@ class Store:
 
     def _begin(self, name: str, fields: Mapping[str, Any], **extra: Any) -> Draft:
         data = {"id": name, "uid": os.urandom(8).hex(), "format": FORMAT, **head_fields(fields, self)}
-        data |= {field: value for field, value in extra.items() if value not in (None, "", False)}
+        data |= {field: value for field, value in extra.items() if value or type(value) is int}
         return Draft(kind="session", data=msgspec.Raw(encode(data)), at=self._now())
 
     def _new(

@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 
 from hansard.engines import Engine, Shelf
-from hansard.errors import Conflict, Damaged, HansardError, ReadOnlyStore
+from hansard.errors import Conflict, Damaged, HansardError, ReadOnlyStore, SessionNotFound
 from hansard.ids import check_id
 from hansard.records import encode
 from hansard.state import Expiry, expiry
@@ -98,8 +98,12 @@ class Documents:
 
     def get(self, name: str) -> Document | None:
         """The document of this name; None where there is none, or it has expired."""
-        id, _ = self._session()
-        found = self._engine.document(Shelf("documents", id), check_id(name)) if id else None
+        id, uid = self._session()
+        name = check_id(name)
+        if not id:
+            return None
+        found = self._engine.document(Shelf("documents", id), name)
+        self._same(id, uid)
         if found is None:
             return None
         document = _opened(found, name)
@@ -108,18 +112,26 @@ class Documents:
     def delete(self, name: str, *, expect: str | None = None) -> bool:
         """Takes a document away; False where there is none, or its version is not the one expected."""
         self._writable()
+        name = check_id(name)
         id, uid = self._session()
-        if not id:
-            return False
-        return self._engine.drop_document(Shelf("documents", id), check_id(name), expect=expect, uid=uid)
+        return bool(id) and self._engine.drop_document(Shelf("documents", id), name, expect=expect, uid=uid)
 
     def list(self) -> list[str]:
         """The names of all documents, in order; one that cannot be read is among them."""
-        id, _ = self._session()
+        id, uid = self._session()
         if not id:
             return []
         shelf, now = Shelf("documents", id), self._now()
-        return [name for name in self._engine.documents(shelf) if not expired(self._engine, shelf, name, now)]
+        names = [
+            name for name in self._engine.documents(shelf) if not expired(self._engine, shelf, name, now)
+        ]
+        self._same(id, uid)
+        return names
+
+    def _same(self, id: str, uid: str) -> None:
+        """What was just read belongs to this session, not to a later one that has its id."""
+        if self._engine.head(id).uid != uid:
+            raise SessionNotFound(id, f"session {id!r} was deleted; another one has its id now")
 
     def _writable(self) -> Any:
         if self._exist is None:

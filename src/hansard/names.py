@@ -6,7 +6,7 @@ name remembers which session it meant, so that it never means a later one of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from hansard.sheets import Sheet
 
 if TYPE_CHECKING:
     from hansard.store import Ref, Store
+    from hansard.views.head import Head
 
 ACTIVE = "active"
 """The name of the session that was created, opened or resumed last."""
@@ -96,7 +97,8 @@ class Names:
         """All names that begin so, and the ids of the sessions that they point at; none that point at
         nothing."""
         self._store._check()
-        groups = [_group(prefix)] if "/" in prefix else self._store._engine.documents(NAMES)
+        group, slash, _ = prefix.partition("/")
+        groups = [group] if group and slash else self._store._engine.documents(NAMES)
         found = {}
         for group in groups:
             if not group.startswith(prefix) and not prefix.startswith(group):
@@ -130,14 +132,18 @@ class Names:
             if _pointer(self._sheet(ACTIVE).read(), ACTIVE)[0] == id:
                 self._activate(None, "")
 
-    def _pointed(self) -> frozenset[str]:
-        """The ids of all sessions that have a name of somebody's choice."""
-        named: set[str] = set()
+    def _points_at(self, head: Head) -> bool:
+        """Whether a session has a name of somebody's choice."""
+        return any(id == head.id and uid in ("", head.uid) for id, uid in self._pointers())
+
+    def _pointers(self) -> Iterator[tuple[str, str]]:
+        """What the names of somebody's choice point at, there or not."""
         for group in self._store._engine.documents(NAMES):
-            names = self._sheet(group).read().get("names")
-            if isinstance(names, dict):
-                named.update(id for name, id in names.items() if name != ACTIVE and isinstance(id, str))
-        return frozenset(named)
+            members = self._sheet(group).read()
+            for name in members.get("names", ()):
+                id, uid = _pointer(members, name)
+                if name != ACTIVE and id is not None:
+                    yield id, uid
 
 
 def _checked(name: str) -> str:

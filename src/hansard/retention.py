@@ -6,7 +6,7 @@ Chosen from the heads, and looked at once more when it comes to it: somebody may
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,9 @@ import msgspec
 
 from hansard.documents import expired
 from hansard.engines import Shelf
-from hansard.errors import HansardError, SessionBusy, SessionNotFound
+from hansard.errors import HansardError, ReadOnlyStore, SessionBusy, SessionNotFound
 from hansard.records import utc
-from hansard.views.head import Head, Query, is_bare, rank
+from hansard.views.head import Head, Query, below, is_bare, rank
 
 if TYPE_CHECKING:
     from hansard.store import Store
@@ -55,25 +55,23 @@ def cleanup(
     dry_run: bool,
 ) -> Cleanup:
     """See `Store.cleanup`."""
+    if not dry_run and store._engine.readonly:
+        raise ReadOnlyStore(f"the store {store.url} was opened with readonly=True; nothing was deleted")
     now = store._now()
     before = _moment(older_than, now)
     done = Cleanup(ids=[], failed=[], dry_run=dry_run)
     query = Query(anywhere=True, empty=True, now=now)
     heads = [head for head in store._engine.heads(query) if not head.archived]
     heads.sort(key=lambda head: (rank(head, query), head.id))
-    children: dict[str, list[Head]] = {}
-    tops: list[Head] = []
-    for head in heads:
-        if head.path is not None and head.parent is not None:
-            children.setdefault(head.parent, []).append(head)
-        else:
-            tops.append(head)
+    tops, children = _families(heads)
     safe = _exempt(store, heads)
     sizes = _Sizes(store, children)
-    for head in _chosen(tops, before, keep_last, max_bytes, now, sizes, safe):
+    left_over = {head.id for head in tops if _is_left_over(store, head, children, now)}
+    for head in _chosen(tops, before, keep_last, max_bytes, left_over, sizes, safe):
         size = sizes.of(head)
+        family = list(_family(head, children))
         try:
-            if not dry_run and not _take(store, head):
+            if not dry_run and not _take(store, family, unless_input=head.id in left_over):
                 continue
         except SessionBusy:
             continue  # somebody opened it meanwhile: it is exempt
@@ -90,6 +88,36 @@ def cleanup(
     return done
 
 
+def _families(heads: list[Head]) -> tuple[list[Head], dict[str, list[Head]]]:
+    """The sessions that stand for themselves, and the children of each session. A child whose parent is not
+    there stands for itself."""
+    there = {head.id for head in heads}
+    children: dict[str, list[Head]] = {}
+    tops: list[Head] = []
+    for head in heads:
+        above = below(head)
+        if above in there:
+            children.setdefault(above, []).append(head)
+        else:
+            tops.append(head)
+    return tops, children
+
+
+def _family(head: Head, children: dict[str, list[Head]]) -> Iterator[Head]:
+    """A session, and all that is a part of it."""
+    yield head
+    for child in children.get(head.id, ()):
+        yield from _family(child, children)
+
+
+def _is_left_over(store: Store, head: Head, children: dict[str, list[Head]], now: datetime) -> bool:
+    """Whether a crash has left it: it is empty, and its agent has had time enough to begin."""
+    empty = is_bare(head) and head.id not in children
+    return (
+        empty and now - head.created_at > GRACE and not store._engine.documents(Shelf("documents", head.id))
+    )
+
+
 def _moment(older_than: datetime | timedelta | None, now: datetime) -> datetime | None:
     if older_than is None:
         return None
@@ -104,13 +132,13 @@ def _moment(older_than: datetime | timedelta | None, now: datetime) -> datetime 
 
 def _exempt(store: Store, heads: list[Head]) -> set[str]:
     """Pinned, open and named sessions, and all above them."""
-    safe = {head.id for head in heads if head.pinned}
+    named = set(store.names._pointers())
+    safe = {h.id for h in heads if h.pinned or (h.id, h.uid) in named or (h.id, "") in named}
     safe.update(holder.session for holder in store._engine.leases())
-    safe.update(store.names._pointed())
-    above = {head.id: head.parent for head in heads if head.path is not None}
+    above = {head.id: below(head) for head in heads}
     for id in list(safe):
         parent = above.get(id)
-        while parent is not None and parent not in safe:
+        while parent and parent not in safe:
             safe.add(parent)
             parent = above.get(parent)
     return safe
@@ -121,29 +149,30 @@ def _chosen(
     before: datetime | None,
     keep_last: int | None,
     max_bytes: int | None,
-    now: datetime,
+    left_over: set[str],
     sizes: _Sizes,
     safe: set[str],
 ) -> Iterator[Head]:
-    """The newest stand first. Empty ones that nobody has open are left over from a crash, and always go."""
-    left = [head for head in tops if not (is_bare(head) and now - head.created_at > GRACE)]
-    gone = {head.id for head in tops} - {head.id for head in left}
-    if before is not None or keep_last is not None:
-        for place, head in enumerate(left):
-            old = before is None or head.updated_at < before
-            many = keep_last is None or place >= keep_last
-            if old and many:
-                gone.add(head.id)
+    """The oldest first, of which the last stand at the end. What a crash has left always goes."""
+    gone = set(left_over)
+    place = 0
+    for head in tops:
+        old = before is None or head.updated_at < before
+        many = keep_last is None or place >= keep_last
+        if (before is not None or keep_last is not None) and old and many:
+            gone.add(head.id)
+        place += not is_bare(head)  # an empty session is none of the newest that somebody wants to keep
+    gone -= safe
     if max_bytes is not None:
-        total = sum(sizes.of(head) for head in tops if head.id not in gone or head.id in safe)
-        for head in reversed(left):
+        total = sum(sizes.of(head) for head in tops if head.id not in gone)
+        for head in reversed(tops):
             if total <= max_bytes:
                 break
             if head.id not in gone and head.id not in safe:
                 gone.add(head.id)
                 total -= sizes.of(head)
     for head in reversed(tops):
-        if head.id in gone and head.id not in safe:
+        if head.id in gone:
             yield head
 
 
@@ -163,18 +192,23 @@ class _Sizes:
         return found
 
 
-def _take(store: Store, head: Head) -> bool:
-    """Takes one away, if it is still as it was when it was chosen."""
-    lease = store._engine.lease(head.id)
-    try:
-        now = store._engine.head(head.id)
-        if now.seq != head.seq or now.uid != head.uid:
-            return False
-        return store._remove(now, unless_input=is_bare(head))
-    except SessionNotFound:
-        return False
-    finally:
-        store._engine.release(head.id, lease)
+def _take(store: Store, family: list[Head], *, unless_input: bool) -> bool:
+    """Takes a session away with its children, if all are still as they were when it was chosen. Nobody can
+    open one of them meanwhile."""
+    engine = store._engine
+    with ExitStack() as held:
+        for head in family:
+            held.callback(engine.release, head.id, engine.lease(head.id))
+        for head in family:
+            try:
+                now = engine.head(head.id)
+            except SessionNotFound:
+                return False
+            if (now.seq, now.uid) != (head.seq, head.uid) or store.names._points_at(head):
+                return False
+            if any(child.id not in {one.id for one in family} for child in store._children(head.id)):
+                return False
+        return store._remove(family[0], unless_input=unless_input)
 
 
 def _forget_expired(store: Store, now: datetime) -> None:
@@ -183,9 +217,9 @@ def _forget_expired(store: Store, now: datetime) -> None:
     for head in engine.heads(Query(anywhere=True, empty=True, now=now)):
         shelf = Shelf("documents", head.id)
         for name in engine.documents(shelf):
-            found = engine.document(shelf, name)
-            if found is not None and expired(engine, shelf, name, now):
-                with suppress(HansardError):
+            with suppress(HansardError):
+                found = engine.document(shelf, name)
+                if found is not None and expired(engine, shelf, name, now):
                     engine.drop_document(shelf, name, expect=found[1], uid=head.uid)
     for state in store._states():
         with suppress(HansardError):

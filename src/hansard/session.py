@@ -153,8 +153,24 @@ class View:
         with self._mutex:
             head = self._look()
             seen = self._history(head, limit, repair)
+            self._still_whole(head.seq)
             self._give_out(head)
             return seen
+
+    def _still_whole(self, seq: int) -> None:
+        """The history just after this record was all there when it was read. `vacuum` may have taken a part
+        of it meanwhile, and a short history must never pass for a whole one."""
+        if seq < 0:
+            return
+        now = self._engine.head(self.id)
+        if now.uid != self._head.uid:
+            raise SessionNotFound(self.id, f"session {self.id!r} was deleted; another one has its id now")
+        if now.reach > seq:
+            raise Conflict(
+                f"session {self.id!r} was vacuumed after record {seq}, and what its history was then is "
+                "gone; refresh() and read it again",
+                seq=seq,
+            )
 
     def _history(self, head: Head, limit: int | None, repair: bool) -> History:
         base, last = head.base, head.seq
@@ -267,11 +283,14 @@ class View:
         """What decides the history just after a record: base, summary, token count."""
         then = Head(id=self.id, seq=seq, created_at=self._head.created_at, updated_at=self._head.updated_at)
         based = told = False
-        for record in self._backwards([(0, seq)], ("history", "meta", "session")):
+        for record in self._backwards([(0, seq)], ("history", "meta", "compacted", "session")):
             one = Head(
                 id=self.id, seq=0, created_at=then.created_at, updated_at=then.updated_at, summary="\0"
             )
-            heads.advance(one, record) if record.kind != "session" else heads.begin(record)
+            if record.kind == "session":  # that of a fork has a summary
+                one = heads.begin(record)
+            else:
+                heads.advance(one, record)
             if record.kind == "history" and not based:
                 then.base, then.token_count, based = one.base, one.token_count, True
             if one.summary != "\0" and not told:
@@ -357,6 +376,10 @@ class Session(View):
                 self._adopt(self._engine.head(self._head.id))
         self._stale = False
         return self._head
+
+    def _still_whole(self, seq: int) -> None:
+        if self._lease is None:  # else nobody takes anything out
+            super()._still_whole(seq)
 
     def _give_out(self, head: Head) -> None:
         parts = list(head.base.parts)
@@ -787,7 +810,9 @@ class Session(View):
             return first
         former = vacuum.remembered(first, id) if first.kind == "compacted" else None
         if former is not None and former.digest == digest:
-            return msgspec.structs.replace(first, id=id, seq=former.seq, at=former.at)
+            return Record(
+                kind=kind, data={"op": call["op"], "call": digest}, id=id, seq=former.seq, at=former.at
+            )
         raise Conflict(
             f"record {first.seq} of session {self._head.id!r} has the id {first.id!r} already, and is "
             "another call; use a new id for a new call",
@@ -796,7 +821,7 @@ class Session(View):
 
     def _popped(self, record: Record) -> list[Any]:
         """What a pop took out, from the histories just before and just after it."""
-        before = self._as_of(record.seq - 1)
+        before = self._as_of(self._reached(record.seq - 1))
         was = views.entries(before.base, record.seq - 1, self._read)
         parts = views.advance(views.Base(), record).parts
         return [entry.payload for entry in was if not views.covers(parts, entry.place)]
@@ -936,6 +961,8 @@ class Session(View):
     def _identity(self) -> tuple[str, str]:
         with self._mutex:
             self._check()
+            if self._begin is not None:
+                self._look()  # somebody else may have begun it
             return ("" if self._begin is not None else self._head.id), self._head.uid
 
     def sub(self, path: str, **head: Any) -> Session:

@@ -34,18 +34,19 @@ class Sheet:
         anew where somebody else writes meanwhile."""
         while True:
             found = self._engine.document(self._shelf, self._name)
-            version, aside = ("", "") if found is None else (found[1], "")
+            version, illegible = "" if found is None else found[1], None
             try:
                 members = {} if found is None else self._understood(found[0])
-            except Damaged:
-                members, aside = {}, "illegible"
-            if not work(members) and not aside:
+            except Damaged as error:
+                members, illegible = {}, error
+            if not work(members):
+                if illegible is not None:  # it is begun anew only by who puts something in
+                    raise illegible
                 return
             raw = encode({"format": FORMAT, "name": self._name, **members}) + b"\n"
-            if (
-                self._engine.put_document(self._shelf, self._name, raw, expect=version, aside=aside)
-                is not None
-            ):
+            aside = "" if illegible is None else "illegible"
+            put = self._engine.put_document(self._shelf, self._name, raw, expect=version, aside=aside)
+            if put is not None:
                 return
 
     def _understood(self, raw: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hansard.engines import STATE
 from hansard.errors import InvalidPayload
 from hansard.ids import check_id
-from hansard.records import freeze, utc
+from hansard.records import encode, freeze, utc
 from hansard.sheets import Sheet
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class State:
                 mine = freeze(before)[1]
                 changes(mine)
                 mine = _frozen(mine)
-                wanted = {key: value for key, value in mine.items() if before.get(key, _NOTHING) != value}
+                wanted = {key: value for key, value in mine.items() if not _holds(before, key, value)}
                 missing = [*gone, *(key for key in before if key not in mine)]
             changed = self._written(members, wanted, missing, expiry(expires, now))
             after.clear()
@@ -141,7 +141,9 @@ class State:
         return freeze(before[0])[0] != freeze(data)[0] or before[1] != expires
 
 
-_NOTHING = object()
+def _holds(members: Mapping[str, Any], key: str, value: Any) -> bool:
+    """Whether a key has just this value: True is not 1."""
+    return key in members and encode(members[key]) == encode(value)
 
 
 def _key(key: Any) -> str:

@@ -413,7 +413,10 @@ class Store:
         except SessionNotFound:
             return False
         except (Damaged, NewerFormat):  # what cannot be read can be deleted all the same
-            return self._engine.delete(self._exact(ref)[0])
+            name = self._exact(ref)[0]
+            for child in self._children(name):
+                self._remove(child, unless_input=False)
+            return self._engine.delete(name)
         return self._remove(head, unless_input=False)
 
     def _remove(self, head: Head, *, unless_input: bool) -> bool:
@@ -486,6 +489,7 @@ class Store:
                 "token_count": then.token_count,
             }
             yield Draft(kind="history", data=msgspec.Raw(encode(data)), at=begin.at)
+        parent._still_whole(point)
 
     def _copied_documents(self, parent: View) -> dict[str, bytes]:
         shelf = Shelf("documents", parent.id)
@@ -504,6 +508,7 @@ class Store:
         fields: dict[str, Any] = {}
         id: str | None = None
         extra: dict[str, Any] = {}
+        told: Mapping[str, Any] = {}  # what the caller says beside the records
         if isinstance(head, str):
             id = check_id(head)
         elif isinstance(head, Head):
@@ -516,12 +521,13 @@ class Store:
             fields = dict(head)
             id = fields.pop("id", None)
             _known_fields("put", fields)
+            told = fields
         name, lease = self._free(id)
         try:
             begin = self._begin(name, _given(**fields), **extra)
             if isinstance(head, Head):
                 begin.time = head.created_at
-            self._engine.put(name, _whole(begin, records, fields), lease=lease)
+            self._engine.put(name, _whole(begin, records, fields.get("model") or "", told), lease=lease)
             return self._head(name)
         finally:
             self._engine.release(name, lease)
@@ -532,7 +538,9 @@ class Store:
         if not path.strip():
             raise InvalidId(path, "the path of a child is blank")
         above = parent.head
-        name = child_id(above.uid, path)
+        # one that came with its parent from another store has the id that it had there
+        there = (child.id for child in self._children(above.id) if child.path == path)
+        name = next(there, child_id(above.uid, path))
         for _ in range(8):
             with suppress(SessionNotFound):
                 return self.open(name, activate=False)
@@ -572,14 +580,15 @@ class Store:
         try:
             while drop_history:
                 head = self._head(name, uid)
-                stretches = list(vacuum.plan(self._engine.read(name), head.base, head.seq))
-                if not stretches:
+                planned = list(vacuum.plan(self._engine.read(name), head.base, head.seq))
+                if not planned:
                     break
+                stretches = [draft for draft, _ in planned]
                 try:
                     done.bytes = self._engine.rewrite(name, stretches, expect=head.seq, uid=head.uid)
                 except Conflict:
                     continue  # somebody said something meanwhile
-                done.count, done.ids = sum(map(vacuum.size, stretches)), [name]
+                done.count, done.ids = sum(count for _, count in planned), [name]
                 break
             self._engine.flush(name)
         finally:
@@ -778,7 +787,7 @@ class Store:
 
     def _begin(self, name: str, fields: Mapping[str, Any], **extra: Any) -> Draft:
         data = {"id": name, "uid": os.urandom(8).hex(), "format": FORMAT, **head_fields(fields, self)}
-        data |= {field: value for field, value in extra.items() if value not in (None, "", False)}
+        data |= {field: value for field, value in extra.items() if value or type(value) is int}
         return Draft(kind="session", data=msgspec.Raw(encode(data)), at=self._now())
 
     def _new(
@@ -829,16 +838,21 @@ def _known_fields(call: str, head: Mapping[str, Any]) -> None:
         raise TypeError(f"{call}() knows no field {unknown[0]!r}; there are {', '.join(_FIELDS)}")
 
 
-def _whole(begin: Draft, records: Iterable[Any], fields: Mapping[str, Any]) -> Iterator[Draft]:
+def _whole(begin: Draft, records: Iterable[Any], model: str, told: Mapping[str, Any]) -> Iterator[Draft]:
     """The drafts of a log for what `put` was given."""
     taken: set[str] = set()
     last = 0
     as_it_is = False
-    model = fields.get("model") or ""
+    open_batch: tuple[int, int] | None = None  # a write of several records, until the last of them is there
     for place, given in enumerate(records):
         if isinstance(given, Record):
             draft = redrafted(given)
+            draft.data = msgspec.Raw(freeze(given.data)[0])  # it may be one that nobody has stored yet
             if place == 0 and given.kind == "session" and given.seq == 0:
+                if told:
+                    raise ValueError(
+                        f"a whole log says itself what it is; put it under an id, without {sorted(told)}"
+                    )
                 as_it_is = True
                 draft.data, draft.time = _identified(begin, given), given.time
                 yield draft
@@ -850,6 +864,7 @@ def _whole(begin: Draft, records: Iterable[Any], fields: Mapping[str, Any]) -> I
                         f"record {given.seq} follows record {last}: a log is put whole, or without its "
                         "session record"
                     )
+                open_batch = _batch_left(open_batch, given)
             elif given.kind in ("session", "history", "compacted"):
                 raise ValueError(
                     f"a {given.kind} record can only be put with the whole log, its session record first"
@@ -868,8 +883,23 @@ def _whole(begin: Draft, records: Iterable[Any], fields: Mapping[str, Any]) -> I
             taken.add(draft.id)
         last = last + 1 if draft.seq is None else draft.seq
         yield draft
+    if open_batch is not None:
+        raise ValueError(
+            f"record {last} was the last that was given, and is of a write of {open_batch[1]} records from "
+            f"{open_batch[0]} on: a write is put with all of them"
+        )
     if last == 0 and not as_it_is:
         yield begin
+
+
+def _batch_left(before: tuple[int, int] | None, record: Record) -> tuple[int, int] | None:
+    """The write of several records that is not complete with this record. A log in which one lacks a part
+    reads without the rest of it."""
+    batch = None if record.batch is None or record.batch[1] < 2 else record.batch
+    begins = batch is not None and batch[0] == record.seq
+    if (batch != before) if before is not None else (batch is not None and not begins):
+        raise ValueError(f"record {record.seq} is of a write of which a part is missing")
+    return None if batch is None or record.seq == batch[0] + batch[1] - 1 else batch
 
 
 def _identified(begin: Draft, given: Record) -> msgspec.Raw:

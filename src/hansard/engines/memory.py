@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -171,6 +172,10 @@ class Memory:
                     kept.append(gone.pop(0)[1])
                 if not gone or seq < gone[0][0]:
                     kept.append(redrafted(log.record(seq)))
+            whole = Counter(draft.batch for draft in kept)
+            for draft in kept:
+                if draft.batch is not None and whole[draft.batch] < draft.batch[1]:
+                    draft.batch = None  # others of that write were taken out
             before = sum(map(len, log.lines))
             self._logs[session] = log = Log(kept)
             return before - sum(map(len, log.lines))
@@ -192,16 +197,17 @@ class Memory:
             log = self._log(session, uid)
             new, places = once(drafts)
             seqs = [None if draft.id is None else log.ids.get(draft.id) for draft in new]
-            for draft, seq in zip(new, seqs, strict=True):
-                if seq is not None:
-                    repeated(session, draft, log.record(seq))
-            missing = [draft for draft, seq in zip(new, seqs, strict=True) if seq is None]
+            found = {
+                i: repeated(session, draft, log.record(seq))
+                for i, (draft, seq) in enumerate(zip(new, seqs, strict=True))
+                if seq is not None
+            }
+            missing = [draft for i, draft in enumerate(new) if i not in found]
             last = log.last
             if missing and expect is not None and expect != last:
                 raise unexpected(session, expect, last)
             log.add(missing)
-            seqs = [draft.seq if seq is None else seq for draft, seq in zip(new, seqs, strict=True)]
-            return [log.record(seqs[place] or 0) for place in places]
+            return [found[place] if place in found else log.record(new[place].seq or 0) for place in places]
 
     def flush(self, session: str) -> None:
         self._writable()

@@ -66,7 +66,8 @@ class World:
         return engine
 
     def store(self, **options: Any) -> Store:
-        """A store over the first engine: what one process has. `clock` and `new_id` are handed on."""
+        """A store over the first engine: what one process has. `clock` and `new_id` are handed on; with
+        `namespace` it is that of a tenant."""
         return self._over(self.engine, options)
 
     def other(self, **options: Any) -> Store:
@@ -82,7 +83,8 @@ class World:
         return self.store(**options)
 
     def _over(self, engine: Engine, options: dict[str, Any]) -> Store:
-        store = Store(engine, let_go=_nothing, **options)
+        tenant = options.pop("namespace", "")
+        store = Store(engine.namespace(tenant) if tenant else engine, let_go=_nothing, **options)
         self._stores.append(store)
         return store
 

@@ -65,11 +65,6 @@ def first(draft: Draft) -> int:
     return msgspec.json.decode(draft.data, type=Stretch).first
 
 
-def size(draft: Draft) -> int:
-    """How many records a `compacted` one stands for."""
-    return sum(msgspec.json.decode(draft.data, type=Stretch).records.values())
-
-
 def remembered(record: Record, id: str | None) -> Former | None:
     """The record with this id among those that a `compacted` one stands for."""
     stretch = of(record)
@@ -86,18 +81,18 @@ def ids(record: Record) -> Iterator[str]:
             yield from given
 
 
-def plan(records: Iterable[Record], base: Base, last: int) -> Iterator[Draft]:
+def plan(records: Iterable[Record], base: Base, last: int) -> Iterator[tuple[Draft, int]]:
     """The `compacted` records for everything that the newest history does not show, as of the record `last`:
-    messages that it left out and the history records before it. Nothing goes where there is none, for then
-    every message is seen; the first and the last record always stay, and so does every record of another
-    kind.
+    messages that it left out and the history records before it; each with how many records it takes out that
+    are there still. Nothing goes where there is no history record, for then every message is seen; the first
+    and the last record always stay, and so does every record of another kind.
     """
     if base.after < 0:
         return
     inlined = {part[0] for part in base.parts if len(part) == 3}
     head: Head | None = None
     stretch: Stretch | None = None
-    pieces, at = 0, None
+    pieces, new, at = 0, 0, None
     for record in records:
         before = head
         if head is None:
@@ -107,17 +102,18 @@ def plan(records: Iterable[Record], base: Base, last: int) -> Iterator[Draft]:
         goes = before is not None and record.seq < last and _goes(record, base, inlined)
         if stretch is not None and (not goes or len(stretch.ids) >= IDS):
             if pieces:  # else it is one record already that stands for others
-                yield _compacted(stretch, at)
+                yield _compacted(stretch, at), new
             stretch = None
         if goes:
             if stretch is None:
-                stretch, pieces = Stretch(first=_first(record), last=record.seq), 0
+                stretch, pieces, new = Stretch(first=_first(record), last=record.seq), 0, 0
             _take(stretch, record)
             at = record.at
             pieces += record.kind != "compacted" or stretch.first < _first(record)
+            new += record.kind != "compacted"
             stretch.head = msgspec.structs.replace(taken(head), reach=base.after)
     if stretch is not None and pieces:
-        yield _compacted(stretch, at)
+        yield _compacted(stretch, at), new
 
 
 def _goes(record: Record, base: Base, inlined: set[int]) -> bool:

@@ -43,6 +43,7 @@ from hansard.errors import (
 if TYPE_CHECKING:
     from hansard.engines import Finding, Holder
     from hansard.engines.files import HansardWarning
+    from hansard.following import Cursor, Follower
     from hansard.records import Damage, Record
     from hansard.session import Session, UsageLine, View
     from hansard.store import Page, Report, Store, default_path, open, workspace
@@ -54,6 +55,8 @@ _LAZY = {
     "Finding": "hansard.engines",
     "Holder": "hansard.engines",
     "HansardWarning": "hansard.engines.files",
+    "Cursor": "hansard.following",
+    "Follower": "hansard.following",
     "Damage": "hansard.records",
     "Record": "hansard.records",
     "Session": "hansard.session",
@@ -90,9 +93,11 @@ __all__ = [
     "AmbiguousSession",
     "Closed",
     "Conflict",
+    "Cursor",
     "Damage",
     "Damaged",
     "Finding",
+    "Follower",
     "Forbidden",
     "HansardError",
     "HansardWarning",

@@ -42,6 +42,8 @@ from hansard.views.head import Head, Query, rank
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from hansard.following import Cursor, Follower
+
 _List = list  # the class has a method of that name
 
 Ref = str | Head
@@ -86,6 +88,7 @@ class Store:
         self._closing = False
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         return f"<Store {self.url}{' (closed)' if self.closed else ''}>"
@@ -451,6 +454,24 @@ class Store:
             raise SessionNotFound(text, f"no session is named {text!r}")
         return found
 
+    # -- following
+
+    def follow(
+        self, ref: Ref | None = None, *, after: Cursor | str | int | None = None, timeout: float | None = None
+    ) -> Follower:
+        """Yields `(session id, record, cursor)` as records are committed, by anyone: those of one session, or
+        of all. By default what is committed from this call on; `after` a cursor (or its text) goes on where
+        that was given out, -1 begins with the first record, and for one session any seq will do. It ends when
+        no record has come for `timeout` seconds, when the session is deleted, and with the store."""
+        from hansard.following import Follower, feed_of
+
+        self._check()
+        head = None if ref is None else self._head(*self._exact(ref))
+        feed = feed_of(self._engine, None, "") if head is None else feed_of(self._engine, head.id, head.uid)
+        follower = Follower(self, feed, after=after, timeout=timeout)
+        self._followers.add(follower)
+        return follower
+
     # -- the rest
 
     def locks(self) -> _List[Holder]:
@@ -477,6 +498,8 @@ class Store:
                 return
             self._closing = True
         try:
+            for follower in list(self._followers):
+                follower.close()
             for session in list(self._sessions):
                 session.close()
         finally:

@@ -207,6 +207,14 @@ class Engine(Protocol):
         """Replaces the names of a group, durably; False where `expect` is not the version any more."""
         ...
 
+    def watch(
+        self, changed: Callable[[str | None], None], *, session: str | None = None
+    ) -> Callable[[], None]:
+        """Calls `changed(session)` soon after a session was written, replaced or deleted by anyone (None:
+        maybe any), and now and then for nothing; with `session` only for that one. It must be quick, and is
+        called in a thread of the engine's or of a writer. Returns what ends it."""
+        ...
+
     def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
         """Goes through everything and reports each problem with its place; `told` hears how far it is."""
         ...

@@ -78,6 +78,7 @@ class Memory:
         self._logs: dict[str, Log] = {}
         self._leases: dict[str, MemoryLease] = {}
         self._names: dict[str, tuple[bytes, int]] = {}
+        self._watches: dict[object, tuple[str | None, Callable[[str | None], None]]] = {}
         self._disk = Disk()  # knows whether this process is the one that opened it
         self._closed = False
 
@@ -111,7 +112,9 @@ class Memory:
             log = Log(new[:1])
             log.add(new[1:])
             self._logs[session] = log
-            return [log.record(seq) for seq in places]
+            records = [log.record(seq) for seq in places]
+        self._tell(session)
+        return records
 
     def append(
         self,
@@ -139,7 +142,9 @@ class Memory:
                 raise unexpected(session, expect, last)
             log.add(missing)
             seqs = [draft.seq if seq is None else seq for draft, seq in zip(new, seqs, strict=True)]
-            return [log.record(seqs[place] or 0) for place in places]
+            records = [log.record(seqs[place] or 0) for place in places]
+        self._tell(session)
+        return records
 
     def flush(self, session: str) -> None:
         self._writable()
@@ -231,7 +236,8 @@ class Memory:
             if unless_input and log.head is not None and log.head.has_user_input:
                 return False
             del self._logs[session]
-            return True
+        self._tell(session)
+        return True
 
     # -- leases
 
@@ -277,6 +283,25 @@ class Memory:
             self._names[group] = (encode(names), version + 1)
             return True
 
+    # -- following
+
+    def watch(
+        self, changed: Callable[[str | None], None], *, session: str | None = None
+    ) -> Callable[[], None]:
+        self._alive()
+        key = object()
+        self._watches[key] = (session, changed)
+
+        def end() -> None:
+            self._watches.pop(key, None)
+
+        return end
+
+    def _tell(self, session: str | None) -> None:
+        for wanted, changed in list(self._watches.values()):
+            if session is None or wanted is None or wanted == session:
+                changed(session)
+
     # -- health and the end
 
     def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
@@ -294,4 +319,6 @@ class Memory:
         return self._closed or self._disk.inherited
 
     def close(self) -> None:
-        self._closed = True
+        if not self.closed:
+            self._closed = True
+            self._tell(None)

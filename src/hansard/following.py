@@ -171,6 +171,11 @@ class Feed(Protocol):
     """Whether there is no more to come: the session is gone."""
 
     @property
+    def more(self) -> bool:
+        """Whether the last `read` left something unread."""
+        ...
+
+    @property
     def cursor(self) -> Cursor:
         """Where it stands."""
         ...
@@ -198,6 +203,7 @@ class OneSession:
     def __init__(self, engine: Engine, session: str, uid: str) -> None:
         self.session: str | None = session
         self.over = False
+        self.more = False
         self._id = session
         self._engine = engine
         self._trail = Trail(uid, [])
@@ -229,21 +235,25 @@ class OneSession:
     def read(self) -> list[Told]:
         told: list[Told] = []
         size = 0
+        self.more = False
         try:
             for record, mark, length in self._trail.news(self._engine, self._id):
                 told.append((self._id, record, Cursor(f"{record.seq}.{mark:08x}")))
                 size += length
                 if len(told) >= MANY or size >= MUCH:
+                    self.more = True
                     break
         except SessionNotFound:
             self.over = True
         except HansardError:
+            self.more = True
             if not told:  # else it comes again, after these
                 raise
         return told
 
     def stands_with(self, other: Any) -> bool:
-        return (self._trail.seq, self._trail.mark) == (other._trail.seq, other._trail.mark)
+        mine, its = self._trail, other._trail
+        return mine.seq == its.seq and (mine.mark == its.mark or None in (mine.mark, its.mark))
 
 
 # -- all sessions -----------------------------------------------------------------------------------
@@ -318,6 +328,10 @@ class AllSessions:
         self._trails: dict[str, Trail] = {}  # of those that something was read of
         self._new: dict[str, None] = {}
         self._anywhere = False
+
+    @property
+    def more(self) -> bool:
+        return bool(self._new) or self._anywhere
 
     @property
     def cursor(self) -> Cursor:
@@ -417,7 +431,7 @@ class AllSessions:
             return None
 
     def stands_with(self, other: Any) -> bool:
-        if self._new or self._anywhere or other._new or other._anywhere:
+        if self.more or other.more:
             return False
         mine, its = self._places.now, other._places.now
         return len(mine) == len(its) and all(

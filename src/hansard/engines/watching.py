@@ -35,7 +35,7 @@ class Watcher:
         self._disk = disk
         self._folder = folder
         self._session_of = session_of
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # a follower that is forgotten leaves wherever the collector runs
         self._all: list[Changed] = []
         self._some: dict[str, list[Changed]] = {}  # by the name of the log
         self._sessions: dict[str, str] = {}  # what a log was once found to be; a deleted one does not say
@@ -94,7 +94,7 @@ class Watcher:
         if name is None:
             with self._mutex:
                 everybody = list(self._all)
-                single = [(self._sessions[name], list(told)) for name, told in self._some.items()]
+                single = [(self._sessions[name], list(told)) for name, told in list(self._some.items())]
             for changed in everybody:
                 _call(changed, None)
             for session, told in single:

@@ -1,0 +1,136 @@
+"""The asynchronous store, session and view: what is not simply the same call in a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+from hansard import following
+from hansard import session as sessions
+from hansard import store as stores
+from hansard.aio.calls import Line
+from hansard.aio.following import Follower
+from hansard.aio.twins import Opening, Root, Twin, close, known_twin, twin
+from hansard.errors import Closed, HansardError
+from hansard.views import head as heads
+from hansard.views.head import Head
+
+known_twin(following.Follower, Follower)
+
+
+@twin(sessions.View)
+class View(Twin):
+    def __init__(self, root: Root, it: Any, line: Line | None = None) -> None:
+        super().__init__(root, it, deque())  # its calls in the order in which they were made
+
+
+@twin(sessions.Session)
+class Session(View):
+    _seen: Head | None = None
+
+    def _call(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Callable[[], Any]:
+        return partial(self._and_look, super()._call(name, args, given))
+
+    def _and_look(self, call: Callable[[], Any]) -> Any:
+        """In a worker: the call, and then how the session stands, since `head` must not do I/O. The session
+        itself does not look: what others wrote meanwhile was not seen by its owner."""
+        try:
+            return call()
+        finally:
+            it = self._it
+            if it._stale and not it._closed and it._begin is None and len(self._line or ()) <= 1:
+                with suppress(HansardError):
+                    head = it._engine.head(it.id)
+                    self._seen = head if head.uid == it._head.uid else self._seen
+
+    @property
+    def head(self) -> Head:
+        it = self._it
+        return heads.copy(self._seen if it._stale and self._seen is not None else it._head)
+
+    async def close(self) -> None:
+        root, it = self._root, self._it
+        if root.store.closed:
+            it.close()
+            return
+        try:
+            await root.calls.run_to_its_end(it.close, self._line)
+        finally:
+            root.turns.freed(it.id)
+
+
+@twin(stores.Store)
+class Store(Twin):
+    def __init__(self, root: Root, it: Any, line: Line | None = None) -> None:
+        super().__init__(root, it, line)
+        self._lines: WeakValueDictionary[str, Line] = WeakValueDictionary()
+
+    def _line_of(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Line | None:
+        """Calls that name the same session keep their order."""
+        if name not in _NAMING:
+            return None
+        ref = args[0] if args else given.get("ref")
+        id = ref.id if isinstance(ref, Head) else ref
+        if not isinstance(id, str):
+            return None
+        line = self._lines.get(id)
+        return self._lines.setdefault(id, Line()) if line is None else line
+
+    def follow(self, ref: Any = None, *, after: Any = None, timeout: float | None = None) -> Follower:
+        root = self._root
+        root.store._check()
+        if root.store.closed:
+            raise Closed(f"the store {self._it.url} is closed, or was inherited through fork(); open it again")
+        root.calls.hold()  # what is written after this call is to be told
+        try:
+            follower = Follower(root.hub, ref, after=after, timeout=timeout)
+        except BaseException:
+            root.calls.let_go()
+            raise
+        follower.begun.add_done_callback(lambda _: root.calls.let_go())
+        return follower
+
+    async def close(self) -> None:
+        root = self._root
+        if root.store.closed and not root.store._closed:  # inherited: there are no threads any more
+            root.store.close()
+            return
+        root.hub.close()
+        await asyncio.shield(asyncio.wrap_future(root.calls.end(root.store.close)))
+
+
+_NAMING = frozenset(
+    name
+    for name, function in inspect.getmembers(stores.Store, inspect.isfunction)
+    if list(inspect.signature(function).parameters)[1:2] == ["ref"]
+)
+"""The calls of a store whose first argument says which session is meant."""
+
+
+def over(store: stores.Store) -> Store:
+    """The asynchronous side of a store that is open already. Close either; that closes both."""
+    return Store(Root(store), store)
+
+
+def open(*args: Any, **given: Any) -> Opening[Store]:
+    """Opens a store; see `hansard.open`. To be awaited, or entered with `async with`."""
+    return Opening(_open(partial(stores.open, *args, **given)))
+
+
+async def _open(opening: Callable[[], stores.Store]) -> Store:
+    root = Root(None)
+    try:
+        root.store = await root.calls.run(opening, undo=close)
+    except BaseException:
+        root.calls.end(lambda: None)
+        raise
+    return Store(root, root.store)
+
+
+open.__signature__ = inspect.signature(stores.open)  # type: ignore[attr-defined]  # the same as its

@@ -38,6 +38,10 @@ class Call:
         self.future: Future[Any] = Future()
 
 
+def _nothing() -> None:
+    """What a call does that is done."""
+
+
 class Calls:
     """The calls of one store. Any thread and any event loop may make them."""
 
@@ -70,17 +74,18 @@ class Calls:
         self._pool.submit(self._do, call)
 
     def _do(self, call: Call) -> None:
-        future, work, line = call.future, call.work, call.line
+        future, line = call.future, call.line
         try:
             if future.set_running_or_notify_cancel():
                 try:
-                    value = work()
+                    value = call.work()
                 except BaseException as error:
+                    call.work = _nothing
                     future.set_exception(error)
                 else:
+                    call.work = _nothing  # what it worked on must not live on here when the caller goes on
                     future.set_result(value)
         finally:
-            del future, work
             with self._mutex:
                 if line is not None:
                     line.popleft()

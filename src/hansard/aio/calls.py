@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -104,20 +105,22 @@ class Calls:
             return await asyncio.wrap_future(made)
         except asyncio.CancelledError:
             if undo is not None:
-                made.add_done_callback(partial(self._undo, undo))
+                made.add_done_callback(partial(self._undo, undo, line, threading.get_ident()))
             raise
 
     async def run_to_its_end(self, work: Callable[[], T], line: Line | None = None) -> T:
         """The same for what must be done even if nobody waits for it any more."""
         return await asyncio.shield(asyncio.wrap_future(self.make(work, line)))
 
-    def _undo(self, undo: Callable[[Any], Any], made: Future[Any]) -> None:
+    def _undo(self, undo: Callable[[Any], Any], line: Line | None, caller: int, made: Future[Any]) -> None:
+        """In the worker that has done it, before the next call of the line; not in the caller's thread."""
         if made.cancelled() or made.exception() is not None:
             return
-        try:
-            self.make(partial(undo, made.result()))
-        except Closed:
-            undo(made.result())
+        if threading.get_ident() == caller:
+            with suppress(Closed):
+                self.make(partial(undo, made.result()), line)
+                return
+        undo(made.result())
 
     # -- holding everything for a moment
 
@@ -227,15 +230,11 @@ class _Turn:
 
     async def wait(self, seconds: float | None) -> None:
         """Until it is called, but not for long."""
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._called.wait(), None if seconds is None else max(seconds, 0))
-        except TimeoutError:
-            pass
         self._called.clear()
 
     def call(self) -> None:
         """Any thread may."""
-        try:
+        with suppress(RuntimeError):  # its loop is closed, and nobody waits there
             self._loop.call_soon_threadsafe(self._called.set)
-        except RuntimeError:  # its loop is closed, and nobody waits there
-            pass

@@ -86,7 +86,9 @@ class Store(Twin):
         root = self._root
         root.store._check()
         if root.store.closed:
-            raise Closed(f"the store {self._it.url} is closed, or was inherited through fork(); open it again")
+            raise Closed(
+                f"the store {self._it.url} is closed, or was inherited through fork(); open it again"
+            )
         root.calls.hold()  # what is written after this call is to be told
         try:
             follower = Follower(root.hub, ref, after=after, timeout=timeout)

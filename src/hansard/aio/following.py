@@ -201,8 +201,8 @@ class Hub:
         """Somebody follows no more."""
         with self._mutex:
             channel.seats.discard(seat)
-            if feed in channel.others:
-                channel.others.remove(feed)  # type: ignore[arg-type]  # it is one of them
+            if feed is not None and feed in channel.others:
+                channel.others.remove(feed)
             channel.users -= 1
             if channel.users or self._channels.get(channel.key) is not channel:
                 return
@@ -349,10 +349,9 @@ class Follower:
             if self._timeout is not None and deadline is None:
                 deadline = asyncio.get_running_loop().time() + self._timeout
             last = await self._wait(channel, at, deadline)
-        if self._hub.root.store._engine.closed and not self._hub.root.store._closed and not self._closed:
-            raise Closed(
-                f"the store {self._hub.root.store.url} is closed, or was inherited through fork(); open it again"
-            )
+        store = self._hub.root.store
+        if store._engine.closed and not store._closed and not self._closed:
+            raise Closed(f"the store {store.url} is closed, or was inherited through fork(); open it again")
         self._close()
         raise StopAsyncIteration
 

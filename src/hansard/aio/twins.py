@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
+from dataclasses import is_dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,7 @@ import msgspec
 
 from hansard.aio.calls import Calls, Line, Turns
 from hansard.aio.following import Hub
+from hansard.following import Cursor
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
@@ -81,9 +83,9 @@ class Stream(AsyncIterator[T]):
         iterator = self._from or iter(())
         try:
             while len(items) < MANY and time.monotonic() < until:
-                some = list(islice(iterator, 50))
-                items += some
-                if len(some) < 50:
+                before = len(items)
+                items.extend(islice(iterator, 50))  # what came before an error stays
+                if len(items) < before + 50:
                     self._over = True
                     break
         except Exception as error:
@@ -217,7 +219,7 @@ def close(it: Any) -> None:
 
 _twins: dict[type, type[Twin] | None] = {}
 
-_DATA = (msgspec.Struct, BaseException, str, bytes, int, float, tuple, list, dict, set, frozenset)
+_DATA = (msgspec.Struct, BaseException, Cursor, str, bytes, int, float, tuple, list, dict, set, frozenset)
 
 
 def twin_of(kind: type) -> type[Twin] | None:
@@ -226,7 +228,8 @@ def twin_of(kind: type) -> type[Twin] | None:
         return _twins[kind]
     except KeyError:
         pass
-    lives = kind.__module__.startswith("hansard.") and not issubclass(kind, _DATA)
+    plain = issubclass(kind, _DATA) or is_dataclass(kind)
+    lives = kind.__module__.startswith("hansard.") and not plain
     made = None
     if lives:
         made = type(kind.__name__, (_twin_of_base(kind),), {"__module__": "hansard.aio"})

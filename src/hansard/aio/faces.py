@@ -60,7 +60,8 @@ class Session(View):
             it.close()
             return
         try:
-            await root.calls.run_to_its_end(it.close, self._line)
+            with suppress(Closed):  # the store is about to be closed, and closes it
+                await root.calls.run_to_its_end(it.close, self._line)
         finally:
             root.turns.freed(it.id)
 
@@ -89,6 +90,8 @@ class Store(Twin):
             raise Closed(
                 f"the store {self._it.url} is closed, or was inherited through fork(); open it again"
             )
+        if after is not None:
+            return Follower(root.hub, ref, after=after, timeout=timeout)
         root.calls.hold()  # what is written after this call is to be told
         try:
             follower = Follower(root.hub, ref, after=after, timeout=timeout)

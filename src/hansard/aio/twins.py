@@ -273,6 +273,8 @@ def fill(own: Any, kind: type) -> None:
             own.__aenter__, own.__aexit__ = _enter, _exit
         elif name == "__iter__":
             own.__aiter__ = _iterated
+        elif name == "__getattr__":
+            own.__getattr__ = _passed_on
         elif isinstance(member, property):
             setattr(own, name, _property(name, member))
         elif inspect.isfunction(member):
@@ -284,7 +286,7 @@ def fill(own: Any, kind: type) -> None:
             member.__doc__ = member.__doc__ or known.__doc__
 
 
-_SPECIAL = ("__enter__", "__iter__")
+_SPECIAL = ("__enter__", "__iter__", "__getattr__")
 
 
 async def _enter(self: Any) -> Any:
@@ -299,13 +301,21 @@ def _iterated(self: Twin) -> Any:
     return self._stream("__iter__", (), {})
 
 
+def _passed_on(self: Twin, name: str) -> Any:
+    """What the other one has only while it runs."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    value = getattr(self._it, name)
+    return _method(name, value).__get__(self) if callable(value) else self._wrapped(value)
+
+
 def _property(name: str, member: property) -> property:
     return property(lambda self: self._wrapped(getattr(self._it, name)), doc=member.__doc__)
 
 
 def way_of(function: Any) -> str:
     """How a method is to be called: `ask`, `stream`, `open`, or `at once`."""
-    gives = str(function.__annotations__.get("return", ""))
+    gives = str(getattr(function, "__annotations__", {}).get("return", ""))
     if gives.startswith(ITERATORS):
         return "stream"
     if gives in OPENED:
@@ -342,6 +352,6 @@ def _method(name: str, function: Any) -> Any:
 
         made = ask
     made.__name__, made.__doc__ = name, function.__doc__
-    made.__qualname__ = f"{function.__qualname__}"
+    made.__qualname__ = function.__qualname__
     made.__signature__ = inspect.signature(function)
     return made

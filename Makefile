@@ -28,6 +28,7 @@ check: $(READY) ## lint, format, types, layers, and a test for every rule of the
 	@report=$$($(BIN)/lint-imports --no-cache) || { echo "$$report"; exit 1; }
 	@$(BIN)/python scripts/contract.py --check
 	@$(BIN)/python scripts/aio.py --check
+	@$(BIN)/python scripts/reference.py --check
 
 bench: $(READY) ## measure, beside the raw limits; FULL=1 for the large stores
 	@$(BIN)/python -m benchmarks $(FULL_FLAG) $(ARGS)
@@ -35,6 +36,7 @@ bench: $(READY) ## measure, beside the raw limits; FULL=1 for the large stores
 docs: $(READY) ## write the generated pages of docs/, and the types of hansard.aio, again
 	@$(BIN)/python scripts/contract.py
 	@$(BIN)/python scripts/aio.py
+	@$(BIN)/python scripts/reference.py
 
 clean: ## remove what the others made
 	@rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import core, following
+from benchmarks import core, following, whole
 from benchmarks.measure import Figure
 
 HERE = Path(__file__).parent
@@ -29,6 +29,9 @@ def figures(full: bool) -> Iterator[Figure]:
     yield from following.follow(full)
     yield from core.starting()
     yield from core.disk()
+    yield from whole.documents()
+    yield from whole.whole(full)
+    yield from whole.many()
 
 
 def main() -> int:

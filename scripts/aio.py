@@ -13,6 +13,7 @@ import builtins
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -132,8 +133,31 @@ def _doc(thing: Any) -> str:
     return f'"""{text}"""'
 
 
+def attributes(kind: type, names: Names) -> Iterator[str]:
+    """What an object is given when it is made."""
+    made = vars(kind).get("__init__")
+    if not inspect.isfunction(made):
+        return
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(made)))):
+        if isinstance(node, ast.Assign):
+            target, of = node.targets[0], node.value
+            text = of.func.id if isinstance(of, ast.Call) and isinstance(of.func, ast.Name) else "Any"
+            text = text if isinstance(vars(sys.modules[kind.__module__]).get(text), type) else "Any"
+        elif isinstance(node, ast.AnnAssign):
+            target, text = node.target, ast.unparse(node.annotation)
+        else:
+            continue
+        if isinstance(target, ast.Attribute) and not target.attr.startswith("_"):
+            if text == "Any":
+                names.imports.add(("typing", "Any", "Any"))
+            yield f"{target.attr}: {names.use(text, kind.__module__) if text != 'Any' else text}\n"
+
+
 def members(kind: type, names: Names) -> Iterator[str]:
     twin = twin_of(kind)
+    yield from attributes(kind, names)
+    if "__getattr__" in vars(kind):
+        yield "def __getattr__(self, name: str) -> Any: ...\n"
     for name, member in vars(kind).items():
         own = inspect.getattr_static(twin, name, None)
         if name == "__enter__":
@@ -163,9 +187,12 @@ def written() -> str:
             if twin is Follower:
                 continue
             bases = [base.__name__ for base in kind.__bases__ if base is not object and twin_of(base)]
-            names.living += [base for base in kind.__bases__ if base is not object and twin_of(base)]
+            for base in kind.__bases__:
+                if base is not object and twin_of(base) and base not in names.living:
+                    names.living.append(base)
             body = "\n".join(members(kind, names)).replace("\n", "\n    ").rstrip()
-            classes.append(f"class {kind.__name__}({', '.join(bases)}):\n    {_doc(kind)}\n\n    {body}\n")
+            doc = "" if not kind.__doc__ else _doc(kind)
+            classes.append(f"class {kind.__name__}({', '.join(bases)}):\n    {doc}\n\n    {body or '...'}\n")
     opening = f"def open({signature(open_store, names)}) -> Opening[Store]:\n    {_doc(open_store)}\n"
     over = f"def over(store: hansard.store.Store) -> Store:\n    {_doc(aio.over)}\n"
     body = "\n".join([*classes, opening, over])
@@ -179,7 +206,8 @@ def written() -> str:
     lines += [f"from hansard.aio.twins import {name} as {name}\n" for name in ("Opening", "Stream")]
     aliases = [f"{name} = {of}\n" for name, of in sorted(names.aliases.items())]
     told = "\n".join(["".join(sorted(set(lines))), "".join(aliases), *classes, opening, over])
-    exported = sorted({"Follower", "Opening", "Stream", "open", "over", *(k.__name__ for k in done)})
+    shown = [kind.__name__ for kind in done if not kind.__name__.startswith("_")]
+    exported = sorted({"Follower", "Opening", "Stream", "open", "over", *shown})
     told += f"\n__all__ = {exported!r}\n".replace("'", '"')
     return formatted(HEAD + told)
 

@@ -301,6 +301,8 @@ class Log:
         self, known: Known, mine: list[Said], result: list[Said], at: datetime, **more: Any
     ) -> dict[str, Any]:
         rest = [said for said in self.history if said not in mine and said not in result]
+        if more.pop("pairs", False):
+            rest = answered(mine, rest, result, first=more["call"] == "truncate")
         known.said = set(result) | (set(rest) & known.said)
         seq = len(self.records)
         for said in result:
@@ -359,7 +361,9 @@ class Log:
         start = len(mine) if keep <= 0 else max(0, len(mine) - keep)
         while pairs and start and torn(mine, start):
             start += 1
-        return self._change(known, mine, mine[start:], at, call="truncate") if start else None
+        if not start:
+            return None
+        return self._change(known, mine, mine[start:], at, call="truncate", pairs=pairs)
 
     def pop(self, known: Known, n: int, at: datetime, *, pairs: bool) -> list[Any]:
         mine = self._sight(known)
@@ -367,7 +371,7 @@ class Log:
         while pairs and n and any(i < stop <= j for i, j in answers(mine) if i is not None):
             stop -= 1
         if stop < len(mine):
-            self._change(known, mine, mine[:stop], at, call="pop")
+            self._change(known, mine, mine[:stop], at, call="pop", pairs=pairs)
         return [said.payload for said in mine[stop:]]
 
     def clear(self, known: Known, at: datetime) -> dict[str, Any] | None:
@@ -453,6 +457,22 @@ def answers(given: Sequence[Said]) -> list[tuple[int | None, int]]:
         made |= dict.fromkeys(calls, place)
         found += [(made.get(id), place) for id in results]
     return found
+
+
+def answered(
+    mine: Sequence[Said], rest: Sequence[Said], result: Sequence[Said], *, first: bool
+) -> list[Said]:
+    """The rest without what has lost its call, one after the other until nothing has."""
+    left = list(rest)
+    while True:
+        before = answers([*mine, *rest])
+        had = {([*mine, *rest])[place] for call, place in before if call is not None}
+        final = [*result, *left]
+        orphans = [final[place] for call, place in answers(final) if call is None]
+        lost = [said for said in orphans if said in left and (said in had or (first and said is final[0]))]
+        if not lost:
+            return left
+        left.remove(lost[0])
 
 
 def torn(given: Sequence[Said], start: int) -> bool:

@@ -506,6 +506,10 @@ def tell_the_golden_story(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             session.rewind(4)
             later()
             session.set_history([assistant("Done: templates/login.html"), user("Ship it")])
+            later()
+            session.event("task.progress", {"percent": 80}, event_id="event-1", stream_id="stream-1")
+            session.output(b"\x1b[32mok\x1b[0m\n")
+            session.output(b"\xff\xfe")
     return root / f"sessions/{SESSION}.jsonl"
 
 
@@ -528,7 +532,7 @@ def test_what_was_written_once_is_read_for_ever(tmp_path: Path) -> None:
     with golden_store(tmp_path / "store") as store:
         view = store.read(SESSION)
         assert not view.damage
-        assert [record.seq for record in view.records()] == list(range(16))
+        assert [record.seq for record in view.records()] == list(range(19))
         assert view.history() == [assistant("Done: templates/login.html"), user("Ship it")]
         head = store.head(SESSION)
         assert head.title == "Build a login page – für alle 🙂"
@@ -589,7 +593,7 @@ def newer() -> list[dict[str, Any]]:
     for line in lines_of(GOLDEN):
         at, seq = line.pop("at"), line.pop("seq")
         line.pop("batch", None)
-        for part in line["data"].get("parts", ()):
+        for part in line["data"].get("parts", ()) if line["kind"] == "history" else ():
             if isinstance(part, list):
                 part[:] = [2 * n for n in part] if len(part) == 2 else [2 * part[0], *part[1:]]
         lines.append({**line, "priority": {"of": [1, 2]}, "at": at, "seq": 2 * seq})
@@ -611,7 +615,7 @@ def test_what_this_version_does_not_know_is_carried_along_and_changes_nothing(
         view = store.read(SESSION)
         records = list(view.records())
         assert not view.damage
-        assert [record.seq for record in records] == list(range(32))
+        assert [record.seq for record in records] == list(range(38))
         assert {record.kind for record in records[1::2]} == {"mood"}
         assert all(record.extra == {"priority": {"of": [1, 2]}} for record in records[::2])
         assert records[3].data == {"of": 1}
@@ -631,7 +635,7 @@ def test_what_this_version_does_not_know_is_carried_along_and_changes_nothing(
 @pytest.mark.rule("W14")
 def test_a_kind_that_must_be_understood_is_refused_for_reading_and_writing(tmp_path: Path) -> None:
     lines = lines_of(GOLDEN)
-    lines.append({"kind": "!folded", "data": {}, "at": "2026-05-01T13:00:00Z", "seq": 16})
+    lines.append({"kind": "!folded", "data": {}, "at": "2026-05-01T13:00:00Z", "seq": 19})
     with golden_store(tmp_path / "store", resealed(lines)) as store:
         for attempt in (
             lambda: list(store.read(SESSION).records()),
@@ -649,10 +653,10 @@ def test_a_kind_that_must_be_understood_is_refused_for_reading_and_writing(tmp_p
 
 @pytest.mark.rule("W14")
 def test_one_that_was_never_committed_is_a_torn_tail_like_any_other(tmp_path: Path) -> None:
-    torn = b'{"kind":"!folded","data":{},"at":"2026-05-01T13:00:00Z","seq":16,"sum":"00000000"}\n'
+    torn = b'{"kind":"!folded","data":{},"at":"2026-05-01T13:00:00Z","seq":19,"sum":"00000000"}\n'
     with golden_store(tmp_path / "store", GOLDEN.read_bytes() + torn) as store:
-        assert len(list(store.read(SESSION).records())) == 16
-        assert store.append(SESSION, user("on")).seq == 16
+        assert len(list(store.read(SESSION).records())) == 19
+        assert store.append(SESSION, user("on")).seq == 19
 
 
 @pytest.mark.rule("W14")
@@ -695,7 +699,7 @@ def test_what_a_writer_in_another_language_says_is_listed_by_all_who_have_the_st
         (root / "catalog.check").write_bytes(b"")
         lines = lines_of(GOLDEN)
         lines.append(
-            {"kind": "message", "data": user("from outside"), "at": "2026-05-01T13:00:00Z", "seq": 16}
+            {"kind": "message", "data": user("from outside"), "at": "2026-05-01T13:00:00Z", "seq": 19}
         )
         added = resealed(lines)[len(GOLDEN.read_bytes()) :]
         with (root / f"sessions/{SESSION}.jsonl").open("ab") as log:
@@ -711,7 +715,9 @@ def test_the_folder_has_what_the_page_says_and_nothing_else(tmp_path: Path) -> N
     with hansard.open(root) as store, store.open(SESSION) as session:
         session.append(user("on"))
         assert json.loads((root / f"locks/{SESSION}.lock").read_text())["session"] == SESSION
-        assert json.loads((root / "names/active.json").read_text()) == {"names": {"active": SESSION}}
+        assert json.loads((root / "names/active.json").read_text()) == {
+            "format": 1, "name": "active", "names": {"active": SESSION}, "uids": {"active": session.head.uid}
+        }  # fmt: skip
         listed = PAGE.partition("## The folder")[2].partition("```text\n")[2].partition("```")[0]
         for path in root.iterdir():
             assert f" {path.name} " in re.sub(r"[,/\n]", " ", listed), path.name

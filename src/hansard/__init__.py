@@ -41,17 +41,25 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
-    from hansard.engines import Finding, Holder
+    from hansard import formats
+    from hansard.best_effort import Dropped
+    from hansard.documents import Document
+    from hansard.engines import Blob, Finding, Holder
     from hansard.engines.files import HansardWarning
     from hansard.following import Cursor, Follower
     from hansard.records import Damage, Record
+    from hansard.retention import Cleanup
     from hansard.session import Session, UsageLine, View
-    from hansard.store import Page, Report, Store, default_path, open, workspace
+    from hansard.store import Page, Report, Store, Vacuumed, default_path, open, workspace
     from hansard.views.head import Head
     from hansard.views.history import History
     from hansard.views.usage import Usage
 
 _LAZY = {
+    "Blob": "hansard.engines",
+    "Cleanup": "hansard.retention",
+    "Document": "hansard.documents",
+    "Dropped": "hansard.best_effort",
     "Finding": "hansard.engines",
     "Holder": "hansard.engines",
     "HansardWarning": "hansard.engines.files",
@@ -65,6 +73,7 @@ _LAZY = {
     "Page": "hansard.store",
     "Report": "hansard.store",
     "Store": "hansard.store",
+    "Vacuumed": "hansard.store",
     "default_path": "hansard.store",
     "open": "hansard.store",
     "workspace": "hansard.store",
@@ -76,6 +85,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for when it is asked for, so that `import hansard` costs next to nothing."""
+    if name == "formats":
+        return import_module("hansard.formats")
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'hansard' has no attribute {name!r}")
@@ -85,17 +96,21 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, "formats"})
 
 
 __all__ = [
     "AlreadyExists",
     "AmbiguousSession",
+    "Blob",
+    "Cleanup",
     "Closed",
     "Conflict",
     "Cursor",
     "Damage",
     "Damaged",
+    "Document",
+    "Dropped",
     "Finding",
     "Follower",
     "Forbidden",
@@ -125,10 +140,12 @@ __all__ = [
     "Unsupported",
     "Usage",
     "UsageLine",
+    "Vacuumed",
     "View",
     "WrongKey",
     "__version__",
     "default_path",
+    "formats",
     "open",
     "workspace",
 ]

@@ -17,6 +17,10 @@ class HansardError(Exception):
     closes: bool = False
     """Whether the handle that met it can go on no more and has to be opened anew."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is: the message was made once, from what `__init__` was given, and is not made again."""
+        return _again, (type(self), self.args, self.__dict__)
+
 
 class InvalidId(HansardError, ValueError):
     """An id that no session can have. Nothing was written."""
@@ -147,6 +151,13 @@ class Unauthorized(HansardError, PermissionError):
 
 class Forbidden(HansardError, PermissionError):
     """The server knows who is asking, and that is not allowed."""
+
+
+def _again(kind: type[HansardError], args: tuple[Any, ...], fields: dict[str, Any]) -> HansardError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 def _short(value: object) -> str:

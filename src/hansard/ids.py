@@ -19,7 +19,22 @@ def new_id() -> str:
     >>> len(new_id())
     21
     """
-    number = int.from_bytes(urandom(10))
+    return _spelled(urandom(10))
+
+
+def child_id(uid: str, path: str) -> str:
+    """The id of the child that a session has at a path: the same for whoever asks.
+
+    >>> child_id("5eed5eed5eed5eed", "research")
+    'sess_rant362pv1nccq74'
+    """
+    import hashlib  # only sub-sessions need it
+
+    return _spelled(hashlib.sha256(f"{uid}/{path}".encode()).digest()[:10])
+
+
+def _spelled(bits: bytes) -> str:
+    number = int.from_bytes(bits)
     return PREFIX + "".join(_CROCKFORD[(number >> shift) & 31] for shift in range(75, -5, -5))
 
 

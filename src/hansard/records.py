@@ -113,9 +113,14 @@ def utc(moment: datetime) -> datetime:
     >>> utc(datetime(2026, 5, 1, 14, 0, tzinfo=timezone(timedelta(hours=2)))).isoformat()
     '2026-05-01T12:00:00+00:00'
     """
+    if not isinstance(moment, datetime):
+        raise TypeError(f"{moment!r} is no datetime")
     if moment.tzinfo is None:
         raise ValueError(f"{moment.isoformat()} has no time zone; give an aware datetime")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{moment.isoformat()} lies outside the years 1 to 9999 in UTC") from None
 
 
 def encodes(text: str) -> bool:
@@ -235,6 +240,35 @@ def frame(drafts: Sequence[Draft], seq: int, state: int) -> tuple[bytes, int]:
         lines.append(line)
         seq += 1
     return b"".join(lines), state
+
+
+_framed = re.compile(rb'"batch":\[\d+,\d+\],("at":"[^"\\]{19,40}","seq":\d+,"sum":"[0-9a-f]{8}"\}\n)$')
+
+
+def sealed_anew(line: bytes, state: int, *, alone: bool = False) -> tuple[bytes, int]:
+    """The same line behind another one, and the checksum's state after it. With `alone` it is a write of its
+    own from now on: others of its batch were taken out."""
+    return seal((_framed.sub(rb"\1", line) if alone else line)[: -_SEAL - 1] + b"}", state)
+
+
+def redrafted(record: Record) -> Draft:
+    """A record on its way into another log, as it stands."""
+    return Draft(
+        kind=record.kind,
+        data=msgspec.Raw(encode(record.data)),
+        id=record.id,
+        turn=record.turn,
+        model=record.model,
+        usage=record.usage,
+        shape=record.shape,
+        time=record.time,
+        blobs=record.blobs,
+        origin=record.origin,
+        box=record.box,
+        batch=record.batch,
+        at=record.at,
+        seq=record.seq,
+    )
 
 
 def stored(draft: Draft) -> Record:
@@ -408,7 +442,11 @@ class Scan:
         seq = self._next
         for record in records:
             seq += 1
-            if record.seq != seq or record.kind[:1] == "!":
+            if record.seq != seq:
+                if record.seq < seq or not _fills(record, seq):
+                    return None
+                seq = record.seq
+            elif record.kind[:1] == "!":
                 return None
         given = self._open + records if self._open else records
         rest = 0  # how many records at the end belong to a batch of which more is to come

@@ -10,9 +10,11 @@ import gc
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,12 +32,15 @@ from hansard.errors import (
 from hansard.records import Damage, Draft, Record, encode, encodes, freeze, utc
 from hansard.views import head as heads
 from hansard.views import history as views
+from hansard.views import vacuum
 from hansard.views.head import Head
 from hansard.views.history import Entry, History, Part
-from hansard.views.usage import Usage, understand
-from hansard.views.usage import advance as advance_usage
+from hansard.views.usage import MOST, Usage, understand
+from hansard.views.usage import add as add_usage
 
 if TYPE_CHECKING:
+    from hansard.best_effort import BestEffortSession
+    from hansard.documents import Documents
     from hansard.engines import Engine, Lease
     from hansard.store import Store
 
@@ -91,9 +96,10 @@ class Guard:
 class View:
     """A session as it was at one moment; `refresh()` moves on to now. It holds nothing open."""
 
-    def __init__(self, engine: Engine, head: Head) -> None:
+    def __init__(self, engine: Engine, head: Head, clock: Callable[[], datetime]) -> None:
         self._mutex = Guard(engine)
         self._engine = engine
+        self._clock = clock
         self._head = head
         self._seq = head.seq
         self._damage: list[Damage] = engine.damage(head.id)
@@ -191,7 +197,7 @@ class View:
             self.id,
             spans=[(a, b)],
             kinds=(kinds,) if isinstance(kinds, str) else kinds,
-            limit=limit if since is None and until is None else None,
+            limit=None if limit is None or since or until else min(limit, maxsize),
             reverse=reverse,
             uid=self._head.uid,
             damage=self._damage,
@@ -208,8 +214,29 @@ class View:
             return next(self.records(after=ref - 1, before=ref + 1), None) if ref >= 0 else None
         with self._mutex:
             newest = self._look().seq
-        found = self._engine.find(self.id, ref) if newest >= 0 and encodes(ref) else None
-        return found if found is not None and found.seq <= newest else None
+        found = self._engine.find(self.id, ref, uid=self._head.uid) if newest >= 0 and encodes(ref) else None
+        return found if found is not None and found.seq <= newest and found.id == ref else None
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the session."""
+        from hansard.documents import Documents
+
+        return Documents(self._engine, self._identity, self._now, None)
+
+    def _identity(self) -> tuple[str, str]:
+        return self.id, self._head.uid
+
+    def _now(self) -> datetime:
+        return self._clock()
+
+    def subs(self) -> list[Head]:
+        """The heads of its children, by path."""
+        with self._mutex:
+            self._look()
+        query = heads.Query(parent=self.id, anywhere=True, empty=True, now=self._now())
+        found = [head for head in self._engine.heads(query) if head.path is not None]
+        return sorted(found, key=lambda head: head.path or "")
 
     def summary(self) -> str:
         """The summary, or `""`."""
@@ -224,20 +251,43 @@ class View:
         if by not in ("record", "turn", "model"):
             raise ValueError(f"usage(by={by!r}): it is 'record', 'turn' or 'model'")
         lines: dict[Any, UsageLine] = {}
-        for record in self.records(kinds=("message", "usage")):
-            raw = record.data if record.kind == "usage" else record.usage
-            if not isinstance(raw, dict):
-                continue
-            model = record.model
-            key = {"record": record.seq, "turn": record.turn, "model": model}[by]
-            line = lines.get(key)
-            lines[key] = UsageLine(
-                seq=record.seq if line is None else line.seq,
-                turn=record.turn if by != "model" else None,
-                model=model if by != "turn" else None,
-                usage=advance_usage(Usage() if line is None else line.usage, raw, model),
-            )
+        for record in self.records(kinds=("message", "usage", "compacted")):
+            for model, usage in vacuum.usages(record):
+                key = {"record": record.seq, "turn": record.turn, "model": model}[by]
+                line = lines.get(key)
+                lines[key] = UsageLine(
+                    seq=record.seq if line is None else line.seq,
+                    turn=record.turn if by != "model" else None,
+                    model=model if by != "turn" else None,
+                    usage=add_usage(Usage() if line is None else line.usage, usage, model),
+                )
         return list(lines.values())
+
+    def _as_of(self, seq: int) -> Head:
+        """What decides the history just after a record: base, summary, token count."""
+        then = Head(id=self.id, seq=seq, created_at=self._head.created_at, updated_at=self._head.updated_at)
+        based = told = False
+        for record in self._backwards([(0, seq)], ("history", "meta", "session")):
+            one = Head(
+                id=self.id, seq=0, created_at=then.created_at, updated_at=then.updated_at, summary="\0"
+            )
+            heads.advance(one, record) if record.kind != "session" else heads.begin(record)
+            if record.kind == "history" and not based:
+                then.base, then.token_count, based = one.base, one.token_count, True
+            if one.summary != "\0" and not told:
+                then.summary, told = one.summary, True
+            if based and told:
+                break
+        return then
+
+    def _reached(self, seq: int) -> int:
+        """A record just after which the history is still known."""
+        if seq < self._head.reach:
+            raise ValueError(
+                f"the history of session {self.id!r} just after record {seq} is gone: it was vacuumed; the "
+                f"earliest that is known is that after record {self._head.reach}"
+            )
+        return seq
 
     def _read(self, spans: Sequence[tuple[int, int]], kinds: tuple[str, ...]) -> Iterable[Record]:
         return self._engine.read(self.id, spans=spans, kinds=kinds, uid=self._head.uid, damage=self._damage)
@@ -264,9 +314,9 @@ class Session(View):
         activate: bool = False,
     ) -> None:
         self._store = store
+        self._closed = True  # as long as it is half made
         self._mutex = Guard(store._engine)
         self._lease = lease
-        self._closed = False
         self._begin = begin  # the session record, as long as nothing is written
         self._born = born  # whether this handle creates it
         self._get_or_create = get_or_create
@@ -275,11 +325,14 @@ class Session(View):
         self._unsynced = False
         self._wrote = False
         self._writing = False
+        self._doubtful = False  # whether the first write was interrupted, and may have been done
         self._engine = store._engine
+        self._clock = store._now
         self._head = head
         self._damage = [] if begin is not None else self._engine.damage(head.id)
         self._seq = head.seq
         self._give_out(head)
+        self._closed = False
 
     # -- reading
 
@@ -299,9 +352,9 @@ class Session(View):
         self._check()
         if self._begin is None:
             self._renew()
-        elif self._get_or_create:
+        elif self._get_or_create or self._doubtful:
             with suppress(SessionNotFound):
-                self._join(self._engine.head(self._head.id))
+                self._adopt(self._engine.head(self._head.id))
         self._stale = False
         return self._head
 
@@ -412,7 +465,11 @@ class Session(View):
                     uid=self._head.uid,
                 )
         except HansardError as error:
+            self._doubtful = self._doubtful or error.outcome_unknown
             self._met(error)
+            raise
+        except BaseException:
+            self._doubtful = True
             raise
         self._stale = self._wrote = True
         self._unsynced = not durable
@@ -443,26 +500,33 @@ class Session(View):
         try:
             records = self._engine.create(self._head.id, [begin, *drafts], lease=self._lease)
         except AlreadyExists:
-            if not self._get_or_create:
+            if not self._adopt(self._engine.head(self._head.id)):
                 raise
-            if expect is not None:
-                raise Conflict(f"session {self._head.id!r} was created meanwhile", seq=0) from None
-            self._join(self._engine.head(self._head.id))
             return None
-        self._begin = None
+        self._begun()
+        return records[1:]
+
+    def _begun(self) -> None:
+        self._begin, self._doubtful = None, False
         self._seq, self._known, self._after = 0, [(0, 0)], -1
         self._stale = self._wrote = True
         if self._activate:
-            self._store._activate(self._head.id)
-        return records[1:]
+            self._store._activate(self._head.id, self._head.uid)
 
-    def _join(self, head: Head) -> None:
-        """Somebody else has begun the session that this handle was to get or create; nothing of it was
-        given out here."""
-        self._begin, self._born = None, False
+    def _adopt(self, head: Head) -> bool:
+        """The session is there: because a write of this handle was interrupted and yet done, or because
+        somebody else has begun what it was to get or create. Of the latter nothing was given out here."""
+        if head.uid == self._head.uid:
+            self._begun()
+            self._head = head
+            return True
+        if not self._get_or_create:
+            return False
+        self._begin, self._born, self._doubtful = None, False, False
         self._head, self._seq, self._known, self._after = head, head.seq, [], -1
         if self._activate:
-            self._store._activate(head.id)
+            self._store._activate(head.id, head.uid)
+        return True
 
     def _exist(self) -> None:
         """Writes the session itself, if nothing is written yet."""
@@ -497,12 +561,14 @@ class Session(View):
         wanted = _frozen(messages)
         if token_count is not None and (isinstance(token_count, bool) or not isinstance(token_count, int)):
             raise TypeError(f"token_count is {token_count!r}; it must be a whole number")
+        if token_count is not None and abs(token_count) > MOST:
+            raise ValueError("token_count is larger than any number of tokens")
         extra: dict[str, Any] = {} if token_count is None else {"token_count": token_count}
         if summary is not None:
             extra["summary"] = _text(summary, "$.summary")
         call = {"op": "checkpoint", "messages": wanted, "upto": upto, **extra}
         return self._change(
-            call, lambda known: views.composed(known, wanted), extra, upto=upto, id=id, always=True
+            call, lambda known, rest: views.composed(known, wanted), extra, upto=upto, id=id, always=True
         )
 
     def set_history(self, messages: Iterable[Any], *, id: str | None = None) -> Record | None:
@@ -526,7 +592,7 @@ class Session(View):
                         if conflict.first is not None:
                             raise
             call = {"op": "set", "messages": wanted}
-            return self._change(call, lambda known: views.composed(known, wanted), {}, id=id, said=True)
+            return self._change(call, lambda known, rest: views.composed(known, wanted), {}, id=id, said=True)
 
     def truncate(self, keep: int, *, pairs: bool = True, id: str | None = None) -> Record | None:
         """From now on the model sees the last `keep` messages: none for 0 or less. With `pairs` a tool call
@@ -534,8 +600,10 @@ class Session(View):
         if isinstance(keep, bool) or not isinstance(keep, int):
             raise TypeError(f"truncate({keep!r}): how many to keep is a whole number")
 
-        def parts(known: Sequence[Entry]) -> list[Any] | None:
+        def parts(known: Sequence[Entry], rest: list[Entry]) -> list[Any] | None:
             start = views.kept(known, keep, pairs=pairs)
+            if pairs:
+                rest[:] = views.answering(rest, known[:start], known[start:], first=True)
             return None if start == 0 else views.parts_of(known[start:])
 
         return self._change({"op": "truncate", "keep": keep, "pairs": pairs}, parts, {}, id=id)
@@ -548,8 +616,10 @@ class Session(View):
             raise ValueError(f"pop({n}): it must be 0 or more")
         popped: list[Any] = []
 
-        def parts(known: Sequence[Entry]) -> list[Any] | None:
+        def parts(known: Sequence[Entry], rest: list[Entry]) -> list[Any] | None:
             stop = views.left(known, n, pairs=pairs)
+            if pairs:
+                rest[:] = views.answering(rest, known[stop:], known[:stop])
             popped[:] = [entry.payload for entry in known[stop:]]
             return views.parts_of(known[:stop]) if popped else None
 
@@ -561,7 +631,7 @@ class Session(View):
     def clear(self, *, id: str | None = None) -> Record | None:
         """From now on the model sees nothing of what was said, and there is no summary."""
 
-        def parts(known: Sequence[Entry]) -> list[Any] | None:
+        def parts(known: Sequence[Entry], rest: list[Entry]) -> list[Any] | None:
             return [] if known or self._head.summary else None
 
         return self._change({"op": "clear"}, parts, {"summary": ""}, id=id)
@@ -575,7 +645,7 @@ class Session(View):
                 raise ValueError(
                     f"session {self._head.id!r} has no record {seq}; its last is {self._head.seq}"
                 )
-            then = self._as_of(seq)
+            then = self._as_of(self._reached(seq))
             target = views.entries(then.base, seq, self._read)
             extra: dict[str, Any] = {"summary": then.summary}
             if then.token_count is not None:
@@ -583,7 +653,7 @@ class Session(View):
             parts = views.parts_of(target)
             return self._change(
                 {"op": "rewind", "to": seq},
-                lambda known: parts,
+                lambda known, rest: parts,
                 extra,
                 id=id,
                 always=True,
@@ -593,23 +663,6 @@ class Session(View):
     def set_summary(self, text: str, *, id: str | None = None) -> Record:
         """Sets the summary; it is no message."""
         return self._set({"summary": _text(text, "$.summary")}, id=id)
-
-    def _as_of(self, seq: int) -> Head:
-        """What decides the history just after a record: base, summary, token count."""
-        then = Head(id=self.id, seq=seq, created_at=self._head.created_at, updated_at=self._head.updated_at)
-        based = told = False
-        for record in self._backwards([(0, seq)], ("history", "meta", "session")):
-            one = Head(
-                id=self.id, seq=0, created_at=then.created_at, updated_at=then.updated_at, summary="\0"
-            )
-            heads.advance(one, record) if record.kind != "session" else heads.begin(record)
-            if record.kind == "history" and not based:
-                then.base, then.token_count, based = one.base, one.token_count, True
-            if one.summary != "\0" and not told:
-                then.summary, told = one.summary, True
-            if based and told:
-                break
-        return then
 
     def _sight(self, upto: int | None) -> tuple[list[Entry], list[Entry]]:
         """The entries that a change applies to, and those that stay after it."""
@@ -662,13 +715,13 @@ class Session(View):
                 return first
             known, rest = self._sight(upto)
             for attempt in range(_TRIES):
-                chosen = parts(known)
+                chosen = parts(known, rest)
                 if chosen is None or (not always and chosen == views.parts_of(known) and not extra):
                     return None
                 if self._begin is not None:
                     self._exist()
                     known, rest = self._sight(upto)
-                    chosen = parts(known)
+                    chosen = parts(known, rest)
                 if target is not None:
                     rest = [entry for entry in rest if entry.place not in target]
                 new: list[Any] = []
@@ -683,7 +736,7 @@ class Session(View):
                     record, *_ = written = self._write(drafts, expect=self._seq)
                 except Conflict as conflict:
                     if conflict.first is not None:
-                        return self._judge(conflict.first, call)
+                        return self._judge(conflict.first, call, id=id)
                     if attempt == _TRIES - 1:
                         raise
                     known, rest = self._sight(upto)
@@ -715,24 +768,26 @@ class Session(View):
                 self._lease = None
                 self._engine.release(self._head.id, lent)
 
-    def _repeated(self, call: dict[str, Any], id: str | None) -> Record | None:
-        if id is None or self._begin is not None:
+    def _repeated(self, call: dict[str, Any], id: str | None, kind: str = "history") -> Record | None:
+        if record_id(id) is None or self._begin is not None:
             return None
-        first = self._engine.find(self._head.id, id)
+        first = self._engine.find(self._head.id, str(id), uid=self._head.uid)
         if first is None:
             return None
-        found = self._judge(first, call)
+        found = self._judge(first, call, kind, id)
         self._engine.flush(self._head.id)
         return found
 
-    def _judge(self, first: Record, call: dict[str, Any]) -> Record:
+    def _judge(
+        self, first: Record, call: dict[str, Any], kind: str = "history", id: str | None = None
+    ) -> Record:
         """The record that an earlier call under the same id wrote, if it was the same call."""
-        if (
-            first.kind == "history"
-            and isinstance(first.data, dict)
-            and first.data.get("call") == views.digest(call)
-        ):
+        digest = views.digest(call)
+        if first.kind == kind and isinstance(first.data, dict) and first.data.get("call") == digest:
             return first
+        former = vacuum.remembered(first, id) if first.kind == "compacted" else None
+        if former is not None and former.digest == digest:
+            return msgspec.structs.replace(first, id=id, seq=former.seq, at=former.at)
         raise Conflict(
             f"record {first.seq} of session {self._head.id!r} has the id {first.id!r} already, and is "
             "another call; use a new id for a new call",
@@ -760,18 +815,24 @@ class Session(View):
         """Adds and removes labels; None where that changes nothing."""
         gone = {remove} if isinstance(remove, str) else set(remove)
         wanted = {_text(label, "$.labels") for label in add}
+        call = {"op": "label", "add": sorted(wanted), "remove": sorted(gone)}
         with self._mutex:
-            while True:
+            first = self._repeated(call, id, "meta")
+            while first is None:
                 head = self._look()
                 labels = sorted((set(head.labels) | wanted) - gone)
                 if labels == head.labels and id is None:
                     return None
+                data: dict[str, Any] = {"set": {"labels": labels}}
+                if id is not None:
+                    data["call"] = views.digest(call)
+                draft = Draft(kind="meta", data=msgspec.Raw(encode(data)), id=record_id(id))
                 try:
-                    expect = None if self._begin is not None else head.seq
-                    return self._set({"labels": labels}, id=id, expect=expect)
+                    return self._write([draft], expect=None if self._begin is not None else head.seq)[0]
                 except Conflict as conflict:
                     if conflict.first is not None:
-                        raise
+                        return self._judge(conflict.first, call, "meta")
+            return first
 
     def update(
         self,
@@ -809,7 +870,7 @@ class Session(View):
             fields["meta"] = frozen_meta(meta)
         gone: list[Any] = [unset] if isinstance(unset, str) else list(unset)
         for name in gone:
-            if not isinstance(name, str):
+            if not isinstance(name, str) or not encodes(name):
                 raise ValueError(f"update(unset=[{name!r}]): a field is named by text")
             if not name.startswith("meta.") and name not in (*given, "meta", "summary"):
                 raise ValueError(
@@ -826,6 +887,68 @@ class Session(View):
         raw, _ = checked_usage(usage)
         named = _text(model, "model") if model is not None else self._head.model or None
         return self._write([Draft(kind="usage", data=msgspec.Raw(raw), id=record_id(id), model=named)])[0]
+
+    # -- what an application keeps beside the messages
+
+    def event(
+        self,
+        type: str,
+        data: Any = None,
+        *,
+        event_id: str,
+        stream_id: str | None = None,
+        durable: bool = True,
+    ) -> Record:
+        """Keeps an event of a live stream; the same `event_id` is stored once."""
+        said: dict[str, Any] = {} if stream_id is None else {"stream_id": _text(stream_id, "stream_id")}
+        said["type"] = _text(type, "type")
+        if data is not None:
+            said["data"] = freeze(data)[1]
+        draft = Draft(kind="event", data=msgspec.Raw(freeze(said)[0]), id=record_id(event_id))
+        if draft.id is None:
+            raise InvalidPayload("event_id", "None; an event is known by its id")
+        return self._write([draft], durable=durable)[0]
+
+    def output(
+        self, line: str | bytes | bytearray | memoryview, *, id: str | None = None, durable: bool = True
+    ) -> Record | None:
+        """Keeps a line of the agent's raw output, without its last newline; nothing of an empty one."""
+        if isinstance(line, str):
+            said: Any = _text(line, "line").removesuffix("\n")
+        else:
+            raw = bytes(memoryview(line)).removesuffix(b"\n")  # TypeError for what is neither text nor bytes
+            try:
+                said = raw.decode()
+            except UnicodeDecodeError:
+                said = {"base64": b64encode(raw).decode()}
+        if not said:
+            return None
+        draft = Draft(kind="output", data=msgspec.Raw(encode(said)), id=record_id(id))
+        return self._write([draft], durable=durable)[0]
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the session; putting one begins it."""
+        from hansard.documents import Documents
+
+        return Documents(self._engine, self._identity, self._now, self._exist)
+
+    def _identity(self) -> tuple[str, str]:
+        with self._mutex:
+            self._check()
+            return ("" if self._begin is not None else self._head.id), self._head.uid
+
+    def sub(self, path: str, **head: Any) -> Session:
+        """The child of this path, open: the one that is there, or a new one. What is not said of it
+        (agent, model, vendor, endpoint, workspace) is as it is here. It is deleted with this session."""
+        self._exist()
+        return self._store._sub(self, _text(path, "path"), head)
+
+    def best_effort(self) -> BestEffortSession:
+        """This session with calls that never raise; what fails is logged, and kept in `.dropped`."""
+        from hansard.best_effort import BestEffortSession
+
+        return BestEffortSession(self)
 
     def _set(
         self,
@@ -864,7 +987,7 @@ class Session(View):
                     if self._born:
                         with suppress(SessionNotFound):
                             head = self._engine.head(self._head.id)
-                            if head.uid == self._head.uid and not head.has_user_input:
+                            if head.uid == self._head.uid and heads.is_bare(head):
                                 self._store._remove(head, unless_input=True)
             finally:
                 self._release()
@@ -1021,6 +1144,8 @@ def head_fields(given: Mapping[str, Any], store: Store) -> dict[str, Any]:
         elif name == "meta":
             fields[name] = frozen_meta(value)
         elif name == "pinned":
+            if not isinstance(value, bool | None):
+                raise InvalidPayload("$.pinned", f"{type(value).__name__}; it is True or False")
             fields[name] = bool(value)
         else:
             fields[name] = None if value is None else _text(value, f"$.{name}")

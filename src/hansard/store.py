@@ -13,36 +13,57 @@ import weakref
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hansard._version import __version__
-from hansard.engines import Engine, Finding, Holder, Lease
+from hansard.engines import STATE, Engine, Finding, Holder, Lease, Shelf
 from hansard.errors import (
     AlreadyExists,
     AmbiguousSession,
     Closed,
+    Conflict,
     Damaged,
     HansardError,
     InvalidId,
+    NewerFormat,
     NoSessions,
     SessionBusy,
     SessionNotFound,
+    StoreUnavailable,
     Unsupported,
 )
-from hansard.ids import PREFIX, check_id
+from hansard.ids import PREFIX, check_id, child_id
 from hansard.ids import new_id as random_id
-from hansard.records import FORMAT, Draft, Record, decode, encode, encodes, freeze, stored, utc
+from hansard.names import ACTIVE, Names
+from hansard.records import (
+    FORMAT,
+    Draft,
+    Record,
+    decode,
+    encode,
+    encodes,
+    freeze,
+    redrafted,
+    stored,
+    utc,
+)
 from hansard.session import Session, View, head_fields, message, message_list
 from hansard.views import head as heads
+from hansard.views import history as histories
+from hansard.views import vacuum
 from hansard.views.head import Head, Query, rank
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from hansard.best_effort import BestEffortStore
+    from hansard.blobs import Blobs
     from hansard.following import Cursor, Follower
+    from hansard.retention import Cleanup
+    from hansard.state import State
 
 _List = list  # the class has a method of that name
 
@@ -69,6 +90,17 @@ class Report(msgspec.Struct):
         return bool(self.findings)
 
 
+class Vacuumed(msgspec.Struct, kw_only=True):
+    """What `vacuum` took out: `count` records of the sessions `ids`, and the bytes that this saved."""
+
+    count: int = 0
+    ids: list[str] = []
+    bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.count)
+
+
 class Store:
     """An open store. Threads may share it. Close it, or use it in a `with` block."""
 
@@ -89,6 +121,8 @@ class Store:
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+        self.names = Names(self)
+        """Names that point at sessions."""
 
     def __repr__(self) -> str:
         return f"<Store {self.url}{' (closed)' if self.closed else ''}>"
@@ -139,20 +173,7 @@ class Store:
             labels=labels,
             meta=meta,
         )
-        for attempt in range(8):
-            name = check_id(self._new_id() if id is None else id)
-            try:
-                self._absent(name)
-                lease = self._engine.lease(name)
-                try:
-                    self._absent(name)
-                except BaseException:
-                    self._engine.release(name, lease)
-                    raise
-                break
-            except (AlreadyExists, SessionBusy):
-                if id is not None or attempt == 7:
-                    raise
+        name, lease = self._free(id)
         return self._new(name, fields, lease=lease, eager=eager, activate=activate)
 
     def open(
@@ -172,9 +193,7 @@ class Store:
         self._check()
         name, uid = self._exact(ref)
         active = exclusive if activate is None else activate
-        unknown = set(head) - set(_FIELDS)
-        if unknown:
-            raise TypeError(f"open() knows no field {sorted(unknown)[0]!r}; there are {', '.join(_FIELDS)}")
+        _known_fields("open", head)
         if not create:
             self._head(name, uid)  # before a lock file is made for it
         lease = self._lease(name, timeout=timeout, force=force) if exclusive else None
@@ -193,7 +212,7 @@ class Store:
             raise
         self._sessions.add(session)
         if active:
-            self._activate(name)
+            self._activate(name, found.uid)
         return session
 
     def resume(
@@ -227,7 +246,7 @@ class Store:
     def read(self, ref: Ref) -> View:
         """A session as it is now, to be read without a lease."""
         self._check()
-        return View(self._engine, self._head(*self._exact(ref)))
+        return View(self._engine, self._head(*self._exact(ref)), self._now)
 
     def append(
         self,
@@ -389,67 +408,240 @@ class Store:
         return page
 
     def delete(self, ref: Ref) -> bool:
-        """Takes a session away for good; False where there is none."""
+        """Takes a session away for good, with its children and documents; False where there is none."""
         self._check()
-        name, uid = self._exact(ref)
-        return self._remove_named(name, uid, unless_input=False)
+        try:
+            head = self._head(*self._exact(ref))
+        except SessionNotFound:
+            return False
+        except (Damaged, NewerFormat):  # what cannot be read can be deleted all the same
+            return self._engine.delete(self._exact(ref)[0])
+        return self._remove(head, unless_input=False)
 
     def _remove(self, head: Head, *, unless_input: bool) -> bool:
-        return self._remove_named(head.id, head.uid, unless_input=unless_input)
-
-    def _remove_named(self, name: str, uid: str | None, *, unless_input: bool) -> bool:
-        gone = self._engine.delete(name, uid=uid, unless_input=unless_input)
+        """Children first, so that none is left without its parent; and once more, for one that was begun
+        meanwhile. With `unless_input` one that somebody may miss stays."""
+        if unless_input and self._children(head.id):
+            return False
+        for child in () if unless_input else self._children(head.id):
+            self._remove(child, unless_input=False)
+        gone = self._engine.delete(head.id, uid=head.uid, unless_input=unless_input)
         if gone:
-            with suppress(HansardError):  # a name that is left points at nothing and means nothing
-                if self._engine.names("active")[0].get("active") == name:
-                    self._set_active(None)
+            for child in self._children(head.id):
+                self._remove(child, unless_input=False)
+            self.names._forget(head.id)
         return gone
+
+    def _children(self, id: str) -> _List[Head]:
+        query = Query(parent=id, anywhere=True, empty=True, now=self._now())
+        return [head for head in self._engine.heads(query) if head.path is not None]
+
+    def fork(self, ref: Ref, *, at: int | None = None, id: str | None = None, **head: Any) -> Session:
+        """A new session, open, that begins with the history of another one as it is, or as it was just after
+        the record `at`. It stands by itself: the other one may go. What is not said of it (agent, model,
+        workspace, labels …) is as it is there, and so are its documents."""
+        self._check()
+        _known_fields("fork", head)
+        parent = self.read(ref)
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
+            raise TypeError(f"fork(at={at!r}): a record is named by its seq")
+        point = parent.seq if at is None else at
+        if not 0 <= point <= parent.seq:
+            raise ValueError(f"session {parent.id!r} has no record {at}; its last is {parent.seq}")
+        then = parent.head if at is None else parent._as_of(parent._reached(point))
+        fields = {
+            **{name: getattr(parent.head, name) for name in (*_INHERITED, "labels", "meta")},
+            **({"title": parent.head.title} if parent.head.titled else {}),
+            **_given(**head),
+        }
+        name, lease = self._free(id)
+        try:
+            extra = {"parent": parent.id, "forked_at": point, "summary": then.summary}
+            begin = self._begin(name, fields, **extra)
+            documents = self._copied_documents(parent)
+            self._engine.put(name, self._forked(parent, then, point, begin), documents=documents, lease=lease)
+            session = Session(self, self._head(name), lease=lease, born=False)
+        except BaseException:
+            self._engine.release(name, lease)
+            raise
+        self._sessions.add(session)
+        self._activate(name, session._head.uid)
+        return session
+
+    def _forked(self, parent: View, then: Head, point: int, begin: Draft) -> Iterator[Draft]:
+        yield begin
+        seq = 0
+        for place, payload, record in histories.shown(then.base, point, parent._read):
+            seq += 1
+            draft = Draft(kind="message", data=msgspec.Raw(encode(payload)), at=begin.at)
+            if record is not None:
+                draft = redrafted(record)
+                draft.at, draft.time = begin.at, record.when
+                draft.id = draft.usage = draft.batch = draft.seq = draft.turn = None
+            draft.origin = (parent.id, place)
+            yield draft
+        if then.token_count is not None:
+            data = {
+                "op": "fork",
+                "parts": [[1, seq]] if seq else [],
+                "summary": then.summary,
+                "token_count": then.token_count,
+            }
+            yield Draft(kind="history", data=msgspec.Raw(encode(data)), at=begin.at)
+
+    def _copied_documents(self, parent: View) -> dict[str, bytes]:
+        shelf = Shelf("documents", parent.id)
+        found = {name: self._engine.document(shelf, name) for name in self._engine.documents(shelf)}
+        return {name: held[0] for name, held in found.items() if held is not None}
+
+    def put(
+        self, head: Head | Mapping[str, Any] | str | None, records: Iterable[Record | Mapping[str, Any] | str]
+    ) -> Head:
+        """Writes a whole session at once, all or nothing, in bounded memory; gives its head. `head` says what
+        it is: an id, fields of a head (`id`, `agent`, `title` …), or the head of another store. `records` are
+        records, which keep their times, ids and usage, or plain messages. A whole log, from its `session`
+        record on, is taken as it is; from a part of one no `history` record can be taken, for it names
+        records by their number. `AlreadyExists` for an id that is taken."""
+        self._check()
+        fields: dict[str, Any] = {}
+        id: str | None = None
+        extra: dict[str, Any] = {}
+        if isinstance(head, str):
+            id = check_id(head)
+        elif isinstance(head, Head):
+            id = head.id
+            fields = {name: getattr(head, name) for name in (*_INHERITED, "labels", "meta")}
+            fields |= {"title": head.title} if head.titled else {}
+            for name in ("status", "pinned", "parent", "path", "forked_at", "summary"):
+                extra[name] = getattr(head, name)
+        elif head is not None:
+            fields = dict(head)
+            id = fields.pop("id", None)
+            _known_fields("put", fields)
+        name, lease = self._free(id)
+        try:
+            begin = self._begin(name, _given(**fields), **extra)
+            if isinstance(head, Head):
+                begin.time = head.created_at
+            self._engine.put(name, _whole(begin, records, fields), lease=lease)
+            return self._head(name)
+        finally:
+            self._engine.release(name, lease)
+
+    def _sub(self, parent: Session, path: str, head: Mapping[str, Any]) -> Session:
+        """The id of a child follows from its parent and its path, so that of two who begin it one wins."""
+        _known_fields("sub", head)
+        if not path.strip():
+            raise InvalidId(path, "the path of a child is blank")
+        above = parent.head
+        name = child_id(above.uid, path)
+        for _ in range(8):
+            with suppress(SessionNotFound):
+                return self.open(name, activate=False)
+            fields = {**{field: getattr(above, field) for field in _INHERITED}, **_given(**head)}
+            lease = self._engine.lease(name)
+            try:
+                begin = self._begin(name, fields, parent=above.id, path=path)
+                self._engine.create(name, [begin], lease=lease)
+                found = self._head(name)
+                try:
+                    self._head(above.id, above.uid)
+                except SessionNotFound:  # it went meanwhile, and must not leave a child behind
+                    self._engine.delete(name, uid=found.uid)
+                    raise
+                session = Session(self, found, lease=lease, born=False)
+            except AlreadyExists:
+                self._engine.release(name, lease)
+                continue
+            except BaseException:
+                self._engine.release(name, lease)
+                raise
+            self._sessions.add(session)
+            return session
+        raise SessionBusy(
+            name, None, f"the child {path!r} of session {above.id!r} is begun and deleted by turns"
+        )
+
+    def vacuum(self, ref: Ref, *, drop_history: bool = False) -> Vacuumed:
+        """The one call that takes out what was said: with `drop_history` the messages that the newest history
+        does not show, and how they once were shown. Title, counts, usage, cost and ids stay as they are; a
+        `rewind` behind the newest history is over. Without it nothing goes that anybody could miss."""
+        self._check()
+        name, uid = self._exact(ref)
+        done = Vacuumed(ids=[])
+        self._head(name, uid)
+        lease = self._engine.lease(name)
+        try:
+            while drop_history:
+                head = self._head(name, uid)
+                stretches = list(vacuum.plan(self._engine.read(name), head.base, head.seq))
+                if not stretches:
+                    break
+                try:
+                    done.bytes = self._engine.rewrite(name, stretches, expect=head.seq, uid=head.uid)
+                except Conflict:
+                    continue  # somebody said something meanwhile
+                done.count, done.ids = sum(map(vacuum.size, stretches)), [name]
+                break
+            self._engine.flush(name)
+        finally:
+            self._engine.release(name, lease)
+        return done
+
+    def cleanup(
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        keep_last: int | None = None,
+        max_bytes: int | None = None,
+        archive: bool = False,
+        dry_run: bool = False,
+    ) -> Cleanup:
+        """Takes away sessions whose last activity is older than that, and that are not among the newest so
+        many; and the oldest ones until all take no more than so many bytes. Pinned, open and named sessions
+        stay, and those that they are part of. Sessions in which nobody said anything, left over from a
+        crash, go too, and so do documents and values that have expired and blobs that nothing names. With
+        `dry_run` nothing goes, and the report says what would."""
+        self._check()
+        if older_than is None and keep_last is None and max_bytes is None:
+            raise ValueError("cleanup() needs older_than=, keep_last= or max_bytes=; nothing was deleted")
+        for what, number in (("keep_last", keep_last), ("max_bytes", max_bytes)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+                raise TypeError(f"{what} is {number!r}; it must be a whole number")
+            if number is not None and number < 0:
+                raise ValueError(f"{what} is {number}; it must be 0 or more")
+        if archive:
+            raise Unsupported("there is no archive yet; without archive=True sessions are deleted")
+        from hansard.retention import cleanup
+
+        return cleanup(self, older_than=older_than, keep_last=keep_last, max_bytes=max_bytes, dry_run=dry_run)
 
     # -- the active session
 
     def active(self) -> str | None:
         """The id of the session that was last created, opened or resumed, if it is there still."""
-        self._check()
-        name = self._engine.names("active")[0].get("active")
-        if not isinstance(name, str):
-            return None
-        try:
-            return self._engine.head(name).id
-        except SessionNotFound:
-            return None
+        return self.names.get(ACTIVE)
 
     def activate(self, ref: Ref | None) -> None:
         """Makes a session the active one, or with None none."""
         self._check()
-        self._set_active(None if ref is None else self._head(*self._exact(ref)).id)
+        head = None if ref is None else self._head(*self._exact(ref))
+        self.names._activate(*((None, "") if head is None else (head.id, head.uid)))
 
-    def _activate(self, name: str) -> None:
+    def _activate(self, name: str, uid: str) -> None:
         """As a side effect of opening: the session is open whether this works or not."""
         try:
-            self._set_active(name)
+            self.names._activate(name, uid)
         except HansardError as error:
             warnings.warn(f"session {name!r} could not be made the active one: {error}", stacklevel=4)
-
-    def _set_active(self, name: str | None) -> None:
-        wanted = {} if name is None else {"active": name}
-        while True:
-            try:
-                names, version = self._engine.names("active")
-            except HansardError:
-                names, version = None, ""
-            if names == wanted or self._engine.set_names("active", wanted, expect=version):
-                return
 
     def _named(self, text: str) -> str:
         name = text[1:]
         if not encodes(name):
             raise SessionNotFound(text, f"no session is named {text!r}")
-        if name == "active":
-            found = self.active()
-        else:
-            found = None
-            with suppress(SessionNotFound, InvalidId):
-                found = self._engine.head(check_id(self._engine.names(name.split("/")[0])[0].get(name))).id
+        found = None
+        with suppress(InvalidId):
+            found = self.names.get(name)
         if found is None:
             raise SessionNotFound(text, f"no session is named {text!r}")
         return found
@@ -474,16 +666,42 @@ class Store:
 
     # -- the rest
 
+    def state(self, name: str, secret: bool = False) -> State:
+        """The state of this name: a JSON object of keys and values."""
+        self._check()
+        if secret:
+            raise Unsupported("secret state needs encryption, which is not there yet; nothing was read")
+        from hansard.state import State
+
+        return State(self, name)
+
+    def _states(self) -> _List[State]:
+        return [self.state(name) for name in self._engine.documents(STATE)]
+
+    @property
+    def blobs(self) -> Blobs:
+        """Bytes that are kept once, whoever needs them."""
+        from hansard.blobs import Blobs
+
+        return Blobs(self)
+
+    def best_effort(self) -> BestEffortStore:
+        """This store by key, with calls that never raise; what fails is logged, and kept in `.dropped`."""
+        from hansard.best_effort import BestEffortStore
+
+        return BestEffortStore(self)
+
     def locks(self) -> _List[Holder]:
         """Who has which session open."""
         self._check()
         return self._engine.leases()
 
-    def doctor(self, *, told: Callable[[int], None] | None = None) -> Report:
-        """Goes through everything and reports each problem with its place and what to do about it. `told` is
+    def doctor(self, repair: bool = False, *, told: Callable[[int], None] | None = None) -> Report:
+        """Goes through everything and reports each problem with its place and what to do about it. With
+        `repair` what can be mended is, and a copy of what was there is kept under aside/ first. `told` is
         called now and then with the number of sessions that were looked at."""
         self._check()
-        findings = list(self._engine.doctor(told))
+        findings = list(self._engine.doctor(told, repair=repair))
         everything = Query(anywhere=True, empty=True, now=self._now())
         return Report(findings, self._engine.count(everything))
 
@@ -562,8 +780,27 @@ class Store:
                 clocks.sleep(min(pause, left))
                 pause = min(pause * 1.5, 0.05)
 
-    def _begin(self, name: str, fields: Mapping[str, Any]) -> Draft:
+    def _free(self, id: str | None) -> tuple[str, Lease]:
+        """An id that no session has, the one given or a new one, and the lease of it."""
+        for attempt in range(8):
+            name = check_id(self._new_id() if id is None else id)
+            try:
+                self._absent(name)
+                lease = self._engine.lease(name)
+                try:
+                    self._absent(name)
+                except BaseException:
+                    self._engine.release(name, lease)
+                    raise
+                return name, lease
+            except (AlreadyExists, SessionBusy):
+                if id is not None or attempt == 7:
+                    raise
+        raise AssertionError("a loop that always ends within")
+
+    def _begin(self, name: str, fields: Mapping[str, Any], **extra: Any) -> Draft:
         data = {"id": name, "uid": os.urandom(8).hex(), "format": FORMAT, **head_fields(fields, self)}
+        data |= {field: value for field, value in extra.items() if value not in (None, "", False)}
         return Draft(kind="session", data=msgspec.Raw(encode(data)), at=self._now())
 
     def _new(
@@ -605,6 +842,63 @@ _MOST = 1 << 31
 """More than anybody lists at once."""
 
 _FIELDS = ("agent", "model", "title", "workspace", "vendor", "endpoint", "labels", "meta")
+_INHERITED = ("agent", "model", "workspace", "vendor", "endpoint")
+
+
+def _known_fields(call: str, head: Mapping[str, Any]) -> None:
+    unknown = sorted(set(head) - set(_FIELDS))
+    if unknown:
+        raise TypeError(f"{call}() knows no field {unknown[0]!r}; there are {', '.join(_FIELDS)}")
+
+
+def _whole(begin: Draft, records: Iterable[Any], fields: Mapping[str, Any]) -> Iterator[Draft]:
+    """The drafts of a log for what `put` was given."""
+    taken: set[str] = set()
+    last = 0
+    as_it_is = False
+    model = fields.get("model") or ""
+    for place, given in enumerate(records):
+        if isinstance(given, Record):
+            draft = redrafted(given)
+            if place == 0 and given.kind == "session" and given.seq == 0:
+                as_it_is = True
+                draft.data, draft.time = _identified(begin, given), given.time
+                yield draft
+                continue
+            if as_it_is:
+                gap = given.kind == "compacted" and vacuum.first(draft) == last + 1
+                if given.seq != last + 1 and not gap:
+                    raise ValueError(
+                        f"record {given.seq} follows record {last}: a log is put whole, or without its "
+                        "session record"
+                    )
+            elif given.kind in ("session", "history", "compacted"):
+                raise ValueError(
+                    f"a {given.kind} record can only be put with the whole log, its session record first"
+                )
+            else:
+                draft.time = given.when if given.when != begin.at else None
+                draft.at, draft.seq, draft.batch = begin.at, None, None
+        else:
+            draft = message(given, default_model=model)
+            draft.at = begin.at
+        if place == 0:
+            yield begin
+        if draft.id is not None:
+            if draft.id in taken:
+                raise Conflict(f"two records have the id {draft.id!r}")
+            taken.add(draft.id)
+        last = last + 1 if draft.seq is None else draft.seq
+        yield draft
+    if last == 0 and not as_it_is:
+        yield begin
+
+
+def _identified(begin: Draft, given: Record) -> msgspec.Raw:
+    """The session record of a log that gets another id and a uid of its own."""
+    new = decode(begin.data)
+    data = given.data if isinstance(given.data, dict) else {}
+    return msgspec.Raw(encode({**data, "id": new["id"], "uid": new["uid"]}))
 
 
 def _given(**fields: Any) -> dict[str, Any]:
@@ -635,20 +929,38 @@ def workspace(path: str | os.PathLike[str] | None = None) -> str:
     >>> workspace(""), workspace("/tmp/../tmp/") == workspace("/tmp")
     ('', True)
     """
-    given = os.fspath(os.getcwd() if path is None else path).strip()
-    return os.path.realpath(given) if given else ""
+    given = os.fspath("." if path is None else path)
+    return _real(given) if given.strip() else ""
 
 
 def default_path() -> str:
     """The folder of the store that is meant when nothing else is said: in the user's data folder."""
     import platformdirs
 
-    return platformdirs.user_data_dir("hansard", appauthor=False)
+    with suppress(RuntimeError):  # nobody knows where the home folder is
+        found = platformdirs.user_data_dir("hansard", appauthor=False)
+        if not found.startswith("~"):
+            return found
+    raise StoreUnavailable(
+        f"there is no data folder to keep a store in: ${STORE} is not set, and neither is $HOME; set ${STORE}"
+    )
+
+
+def _real(path: str) -> str:
+    """The path itself, from the root, without symbolic links."""
+    try:
+        return os.path.realpath(path)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path!r} leads nowhere: the current folder cannot be told ({error.strerror}); "
+            "go to one that exists, or give an absolute path"
+        ) from error
 
 
 def open(
     url: str | os.PathLike[str] | None = None,
     *,
+    namespace: str = "",
     readonly: bool = False,
     create: bool = True,
     clock: Callable[[], datetime] | None = None,
@@ -657,7 +969,8 @@ def open(
     """Opens a store: the one named, else `$HANSARD_STORE`, else that in the user's data folder.
 
     A plain path or `file:…` is a folder, `memory:` is new each time, `memory:name` shared in the process.
-    With `create=False` it must be there. `clock` and `new_id` are for tests.
+    With `create=False` it must be there. A `namespace` is a tenant: ids, names and state of its own. `clock`
+    and `new_id` are for tests.
 
     >>> with open("memory:") as store, store.create() as session:
     ...     session.append({"role": "user", "content": "Hello"}).seq
@@ -689,9 +1002,16 @@ def open(
         network = options.pop("network", ["no"])[-1] in ("yes", "1", "true")
         if options:
             raise ValueError(f"{given!r}: there is no option {next(iter(options))!r}; there is 'network'")
+        home = os.path.expanduser(path)
+        if home.partition(os.sep)[0] == "~":
+            raise StoreUnavailable(f"{path!r} is in no folder: $HOME is not set; give an absolute path")
+        real = _real(home)
+        if not encodes(real):
+            raise ValueError(f"{real!r} is not text in UTF-8; the path of a store has to be")
         return _shared(
-            ("file", os.path.realpath(os.path.expanduser(path)), readonly),
+            ("file", real, readonly),
             lambda: _files(path, readonly=readonly, create=create, network=network),
+            namespace,
             clock,
             new_id,
         )
@@ -699,8 +1019,9 @@ def open(
         from hansard.engines.memory import Memory
 
         if not rest:
-            return Store(Memory(readonly=readonly), clock=clock, new_id=new_id)
-        store = _shared(("memory", rest), lambda: Memory(rest), clock, new_id)
+            own = Memory(readonly=readonly)
+            return Store(_tenant(own, namespace), clock=clock, new_id=new_id, let_go=own.close)
+        store = _shared(("memory", rest), lambda: Memory(rest), namespace, clock, new_id)
         if readonly:
             store._engine = store._engine.reader()  # type: ignore[attr-defined]  # it is the memory engine
         return store
@@ -731,6 +1052,7 @@ os.register_at_fork(after_in_child=_forget_engines)
 def _shared(
     key: tuple[Any, ...],
     make: Callable[[], Engine],
+    namespace: str,
     clock: Callable[[], datetime] | None,
     new_id: Callable[[], str] | None,
 ) -> Store:
@@ -748,7 +1070,15 @@ def _shared(
                 del _engines[key]
                 known[0].close()
 
-    return Store(known[0], clock=clock, new_id=new_id, let_go=let_go)
+    try:
+        return Store(_tenant(known[0], namespace), clock=clock, new_id=new_id, let_go=let_go)
+    except BaseException:
+        let_go()
+        raise
+
+
+def _tenant(engine: Engine, namespace: str) -> Engine:
+    return engine.namespace(check_id(namespace)) if namespace else engine
 
 
 def versions() -> dict[str, str]:

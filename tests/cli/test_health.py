@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import sqlite3
 from pathlib import Path
@@ -41,7 +43,7 @@ def test_damage_is_found_with_its_place_and_ends_with_4(begin, store, run, print
     assert done.stdout.endswith("2 sessions looked at; 1 session damaged.\n")
     found = printed("doctor", code=4)
     assert (found["ok"], found["damaged"]) == (False, True)
-    assert {"kind", "session", "place", "detail", "remedy"} == set(found["findings"][0])
+    assert {"kind", "session", "place", "detail", "remedy", "repaired"} == set(found["findings"][0])
 
 
 def test_a_write_cut_short_is_no_loss(begin, run, tmp_path):
@@ -89,3 +91,27 @@ def test_version_says_what_runs(run, printed, tmp_path):
     assert found["store"] == str(tmp_path / "store")
     assert f"hansard   {hansard.__version__}\n" in run("version").stdout
     assert run("--version").stdout == f"hansard {hansard.__version__}\n"
+
+
+def test_version_tells_of_a_store_that_cannot_be(process, tmp_path):
+    odd = {**os.environb, b"HANSARD_STORE": os.fsencode(tmp_path) + b"/x\xff"}
+    assert json.loads(process("version", "--json", env=odd).stdout)["store"] == f"{tmp_path}/x\ufffd"
+    done = process("ls", env=odd)
+    assert done.returncode == 2
+    assert "$HANSARD_STORE: " in done.stderr
+    assert "is not text in UTF-8" in done.stderr
+
+
+def test_repair_mends_keeps_a_copy_and_ends_with_0(begin, store, run, printed, tmp_path):
+    id = begin("one", "two")
+    store.append(id, {"role": "user", "content": "three"})
+    damage(log(tmp_path, id))
+    damaged = log(tmp_path, id).read_bytes()
+    done = run("doctor", "--repair")
+    assert done.exit_code == 0
+    assert "→ it was mended" in done.stdout
+    assert done.stdout.endswith("1 session looked at; nothing is lost.\n")
+    [copy] = (tmp_path / "store" / "aside").iterdir()
+    assert copy.read_bytes() == damaged
+    found = printed("doctor")
+    assert [finding["kind"] for finding in found["findings"]] == ["aside"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -151,11 +153,23 @@ def test_a_cursor_in_json_leads_on(begin, printed):
     assert titles(printed("ls", "--after", page["next"])) == ["one"]
 
 
-def test_a_wrong_cursor_is_wrong_usage(begin, run):
+def test_a_limit_beyond_all_numbers_is_none(begin, printed):
     begin("one")
-    done = run("ls", "--after", "nonsense")
+    assert titles(printed("ls", "--limit", "9" * 30)) == ["one"]
+
+
+def test_the_next_page_is_named_without_what_a_terminal_would_interpret(begin, run):
+    begin("one", agent="a\u202eb")
+    begin("two", agent="a\u202eb")
+    assert "$'--agent=a\\u202eb'" in run("ls", "--agent", "a\u202eb", "--limit", "1").stderr
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "-", "\udcff", "W1tb" * 25_000], ids=range(4))
+def test_a_wrong_cursor_is_wrong_usage(begin, run, cursor):
+    begin("one")
+    done = run("ls", f"--after={cursor}")
     assert done.exit_code == 2
-    assert "--after: 'nonsense' is no cursor" in done.stderr
+    assert f"--after: {cursor!r} is no cursor" in done.stderr
 
 
 @pytest.mark.parametrize("since", ["soon", "", "99999999999w", "2026-13-01"])
@@ -219,6 +233,24 @@ def test_alone_it_shows_the_newest_and_what_to_do_next(begin, run):
     assert "number 0" not in text
     assert f"hansard show {ids[-1]}  read the newest" in text
     assert "hansard ls" in text
+
+
+@pytest.mark.parametrize("id", ["-rf", "@home", "@active", "two words", "a\u202eb", "it's \u200b\\"])
+def test_alone_it_names_the_newest_in_a_form_that_works(begin, run, id):
+    begin("Fix CI", id=id)
+    (hint,) = [line for line in run().stdout.splitlines() if "read the newest" in line]
+    command = hint.partition("  read the newest")[0].replace("hansard", "printf '%s\\0'", 1)
+    typed = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
+    assert "\u202e" not in hint
+    done = run(*typed.split("\0")[:-1], "--json")
+    assert json.loads(done.stdout)["head"]["id"] == id
+
+
+def test_alone_in_little_room_it_names_the_newest_by_a_prefix_of_just_one(begin, run):
+    for n in range(10):
+        begin(f"number {n}", id=f"sess_{n:016}")
+    (hint,) = [line for line in run(env={"COLUMNS": "40"}).stdout.splitlines() if "hansard show" in line]
+    assert run("show", hint.split()[2]).stdout.startswith("number 9\n")
 
 
 def test_alone_it_welcomes_on_the_very_first_run(run, tmp_path, monkeypatch):

@@ -132,6 +132,34 @@ def test_limit_takes_the_newest(begin, run, options):
     assert "\n  one\n" not in text
 
 
+@pytest.mark.parametrize("options", [[], ["--records"], ["--json"]], ids=["history", "records", "json"])
+def test_a_limit_beyond_all_numbers_is_none(begin, run, options):
+    done = run("show", begin("one", "two"), "--limit", "9" * 30, *options)
+    assert done.exit_code == 0
+    assert "one" in done.stdout
+
+
+@pytest.mark.parametrize("id", ["@active", "@x", "-rf", "one"])
+def test_an_exact_id_names_just_one(begin, run, id):
+    begin("Fix CI", id=id)
+    begin("Another", id=f"{id}2")
+    assert run("show", f"--id={id}").stdout.startswith("Fix CI\n")
+    assert run("show", f"--id={id[:-1]}").exit_code == 1
+
+
+def test_an_id_that_looks_like_a_name_is_not_one_and_it_says_how_to_ask_for_it(begin, run):
+    begin("Fix CI", id="@x")
+    done = run("show", "@x")
+    assert done.exit_code == 1
+    assert done.stderr == "hansard: no session is named '@x'; it is the id of one: `hansard show --id=@x`\n"
+    assert "it is the id" not in run("show", "@y").stderr
+
+
+def test_an_id_and_a_ref_are_too_much(begin, run):
+    begin("Fix CI", id="one")
+    assert run("show", "--id", "one", "one").exit_code == 2
+
+
 def test_json_has_the_head_and_the_messages_verbatim(begin, printed):
     id = begin(*TOOLS, {"x": 2**70, "s": "\x00\x1b\u202e\u2028\x9b é 👍"})
     found = printed("show", id)

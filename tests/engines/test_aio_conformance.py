@@ -64,7 +64,7 @@ class Face:
     def __getattr__(self, name: str) -> Any:
         it = self._behind
         if name == "_store":
-            return Face(aio.Store(it._root, it._root.store))
+            return Face(aio.Store(it._root, it._root.store, None))
         if name.startswith("_"):
             return getattr(it._it, name)
         value = getattr(it, name)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 import hansard.store
 from hansard.aio.following import Follower as Follower
 from hansard.aio.twins import Opening as Opening
 from hansard.aio.twins import Stream as Stream
-from hansard.engines import Holder
+from hansard.best_effort import Dropped
+from hansard.documents import Document
+from hansard.engines import Blob, Holder
 from hansard.following import Cursor
 from hansard.records import Damage, Record
-from hansard.store import Page, Ref, Report
+from hansard.retention import Cleanup
+from hansard.state import Expiry
+from hansard.store import Page, Ref, Report, Vacuumed
 from hansard.views.head import Head
 from hansard.views.history import History
 
@@ -63,6 +68,13 @@ class View:
 
     async def get(self, ref: int | str) -> Record | None:
         """The record with this seq or this id, or None."""
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the session."""
+
+    async def subs(self) -> list[Head]:
+        """The heads of its children, by path."""
 
     async def summary(self) -> str:
         """The summary, or `""`."""
@@ -185,6 +197,33 @@ class Session(View):
     ) -> Record:
         """Records usage that belongs to no message."""
 
+    async def event(
+        self,
+        type: str,
+        data: Any = None,
+        *,
+        event_id: str,
+        stream_id: str | None = None,
+        durable: bool = True,
+    ) -> Record:
+        """Keeps an event of a live stream; the same `event_id` is stored once."""
+
+    async def output(
+        self, line: str | bytes | bytearray | memoryview, *, id: str | None = None, durable: bool = True
+    ) -> Record | None:
+        """Keeps a line of the agent's raw output, without its last newline; nothing of an empty one."""
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the session; putting one begins it."""
+
+    def sub(self, path: str, **head: Any) -> Opening[Session]:
+        """The child of this path, open: the one that is there, or a new one. What is not said of it
+        (agent, model, vendor, endpoint, workspace) is as it is here. It is deleted with this session."""
+
+    def best_effort(self) -> BestEffortSession:
+        """This session with calls that never raise; what fails is logged, and kept in `.dropped`."""
+
     async def close(self) -> None:
         """Makes everything durable and gives the lease back; twice is once. A session that this handle
         created and in which no person said anything is removed."""
@@ -194,6 +233,8 @@ class Session(View):
 
 class Store:
     """An open store. Threads may share it. Close it, or use it in a `with` block."""
+
+    names: Names
 
     @property
     def url(self) -> str:
@@ -309,7 +350,43 @@ class Store:
         `page.next` is the `after` of the next page."""
 
     async def delete(self, ref: Ref) -> bool:
-        """Takes a session away for good; False where there is none."""
+        """Takes a session away for good, with its children and documents; False where there is none."""
+
+    def fork(
+        self, ref: Ref, *, at: int | None = None, id: str | None = None, **head: Any
+    ) -> Opening[Session]:
+        """A new session, open, that begins with the history of another one as it is, or as it was just after
+        the record `at`. It stands by itself: the other one may go. What is not said of it (agent, model,
+        workspace, labels …) is as it is there, and so are its documents."""
+
+    async def put(
+        self, head: Head | Mapping[str, Any] | str | None, records: Iterable[Record | Mapping[str, Any] | str]
+    ) -> Head:
+        """Writes a whole session at once, all or nothing, in bounded memory; gives its head. `head` says what
+        it is: an id, fields of a head (`id`, `agent`, `title` …), or the head of another store. `records` are
+        records, which keep their times, ids and usage, or plain messages. A whole log, from its `session`
+        record on, is taken as it is; from a part of one no `history` record can be taken, for it names
+        records by their number. `AlreadyExists` for an id that is taken."""
+
+    async def vacuum(self, ref: Ref, *, drop_history: bool = False) -> Vacuumed:
+        """The one call that takes out what was said: with `drop_history` the messages that the newest history
+        does not show, and how they once were shown. Title, counts, usage, cost and ids stay as they are; a
+        `rewind` behind the newest history is over. Without it nothing goes that anybody could miss."""
+
+    async def cleanup(
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        keep_last: int | None = None,
+        max_bytes: int | None = None,
+        archive: bool = False,
+        dry_run: bool = False,
+    ) -> Cleanup:
+        """Takes away sessions whose last activity is older than that, and that are not among the newest so
+        many; and the oldest ones until all take no more than so many bytes. Pinned, open and named sessions
+        stay, and those that they are part of. Sessions in which nobody said anything, left over from a
+        crash, go too, and so do documents and values that have expired and blobs that nothing names. With
+        `dry_run` nothing goes, and the report says what would."""
 
     async def active(self) -> str | None:
         """The id of the session that was last created, opened or resumed, if it is there still."""
@@ -325,11 +402,22 @@ class Store:
         that was given out, -1 begins with the first record, and for one session any seq will do. It ends when
         no record has come for `timeout` seconds, when the session is deleted, and with the store."""
 
+    def state(self, name: str, secret: bool = False) -> State:
+        """The state of this name: a JSON object of keys and values."""
+
+    @property
+    def blobs(self) -> Blobs:
+        """Bytes that are kept once, whoever needs them."""
+
+    def best_effort(self) -> BestEffortStore:
+        """This store by key, with calls that never raise; what fails is logged, and kept in `.dropped`."""
+
     async def locks(self) -> _List[Holder]:
         """Who has which session open."""
 
-    async def doctor(self, *, told: Callable[[int], None] | None = None) -> Report:
-        """Goes through everything and reports each problem with its place and what to do about it. `told` is
+    async def doctor(self, repair: bool = False, *, told: Callable[[int], None] | None = None) -> Report:
+        """Goes through everything and reports each problem with its place and what to do about it. With
+        `repair` what can be mended is, and a copy of what was there is kept under aside/ first. `told` is
         called now and then with the number of sessions that were looked at."""
 
     async def workspace(self, path: str | os.PathLike[str]) -> str:
@@ -341,9 +429,183 @@ class Store:
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
 
+class Documents:
+    """The documents of one session.
+
+    >>> import hansard
+    >>> store = hansard.open("memory:")
+    >>> with store.create("s") as session:
+    ...     _ = session.documents.put("screen.json", b'{"nodes": []}')
+    ...     session.documents.get("screen.json").data, session.documents.list()
+    (b'{"nodes": []}', ['screen.json'])"""
+
+    async def put(
+        self, name: str, data: bytes, *, expires: Expiry = None, expect: str | None = None
+    ) -> Document:
+        """Replaces the document of this name, wholly and durably, and all that the session said before is
+        durable then too. With `expect` only if that is its version ("": there is none), else `Conflict`."""
+
+    async def get(self, name: str) -> Document | None:
+        """The document of this name; None where there is none, or it has expired."""
+
+    async def delete(self, name: str, *, expect: str | None = None) -> bool:
+        """Takes a document away; False where there is none, or its version is not the one expected."""
+
+    async def list(self) -> list[str]:
+        """The names of all documents, in order; one that cannot be read is among them."""
+
+class BestEffortSession(_Failures):
+    """A session whose calls never raise; reads that fail are empty."""
+
+    id: Any
+
+    def __getattr__(self, name: str) -> Any: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+class Names:
+    """The names of a store.
+
+    >>> import hansard
+    >>> store = hansard.open("memory:")
+    >>> _ = store.append("s", {"role": "user", "content": "Hello"}, create=True)
+    >>> store.names.set("agent/coder/current", "s")
+    >>> store.names.get("agent/coder/current"), store.resolve("@agent/coder/current")
+    ('s', 's')"""
+
+    async def get(self, name: str) -> str | None:
+        """The id of the session that a name points at; None where there is none, or it is gone."""
+
+    async def set(self, name: str, ref: Ref, *, expect: str | type[Any] | None = ...) -> None:
+        """Points a name at a session. With `expect` only if it points there now (None: at nothing), else
+        `Conflict`."""
+
+    async def delete(self, name: str) -> bool:
+        """Takes a name away; False where there is none. The session stays."""
+
+    async def move(
+        self, changes: Mapping[str, Ref | None], *, expect: Mapping[str, Any] | None = None
+    ) -> None:
+        """Points several names of one group at sessions (None: at nothing) in one write: all or none."""
+
+    async def list(self, prefix: str = "") -> dict[str, str]:
+        """All names that begin so, and the ids of the sessions that they point at; none that point at
+        nothing."""
+
+class State:
+    """One JSON object of keys and values. Threads and processes may share it.
+
+    >>> import hansard
+    >>> settings = hansard.open("memory:").state("settings")
+    >>> settings.set("theme", "dark")
+    >>> settings.get("theme"), settings.get("font", "mono"), settings.all()
+    ('dark', 'mono', {'theme': 'dark'})"""
+
+    name: Any
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, the caller's own; the default where there is none, or it has expired."""
+
+    async def all(self) -> dict[str, Any]:
+        """Every key that has a value now."""
+
+    async def set(self, key: str, value: Any, *, expires: Expiry = None) -> None:
+        """Gives a key a value, any JSON, maybe for a time."""
+
+    async def delete(self, key: str) -> bool:
+        """Takes a key away; False where there is none."""
+
+    async def update(
+        self,
+        changes: Mapping[str, Any] | Callable[[dict[str, Any]], Any] = ...,
+        *,
+        unset: Iterable[str] = ...,
+        expires: Expiry = None,
+    ) -> dict[str, Any]:
+        """Sets several keys and takes others away, in one write; gives everything as it is then. A function
+        gets all of it and changes it in place; it is called again where somebody else writes meanwhile."""
+
+    async def load(self) -> dict[str, Any]:
+        """The same as `all()`: nothing is kept in memory."""
+
+    async def save(self) -> None:
+        """Nothing is left to do: every write was durable when it returned."""
+
+class Blobs:
+    """The blobs of a store.
+
+    >>> import hansard
+    >>> blobs = hansard.open("memory:").blobs
+    >>> digest = blobs.put(b"a picture")
+    >>> blobs.get(digest), blobs.put(b"a picture") == digest, blobs.get("0" * 64)
+    (b'a picture', True, None)"""
+
+    async def put(self, data: bytes) -> str:
+        """Keeps bytes, durably, and gives their digest. What is there already is safe for another day."""
+
+    async def get(self, digest: str) -> bytes | None:
+        """The bytes of a digest, or None."""
+
+    async def sweep(self, *, older_than: timedelta = ..., dry_run: bool = False) -> list[Blob]:
+        """Takes away what nothing names and was not put for a while. Reads all there is; where something
+        cannot be read, nothing is taken."""
+
+class BestEffortStore(_Failures):
+    """Sessions by key, for a loop that only ever says "add this to that". Writing begins what is missing;
+    what is unknown reads as empty.
+
+    >>> import hansard
+    >>> sessions = hansard.open("memory:").best_effort()
+    >>> _ = sessions.append("telegram:1", {"role": "user", "content": "Hello"})
+    >>> sessions.history("telegram:1"), sessions.history("telegram:2")
+    ([{'role': 'user', 'content': 'Hello'}], [])
+    >>> sessions.append("", "no key"), sessions.dropped[0].error
+    (None, InvalidId("invalid session id '': it is blank"))"""
+
+    async def append(self, key: str, payload: Any, **record: Any) -> Any:
+        """Adds a message; None where that failed."""
+
+    async def extend(self, key: str, payloads: Any, **records: Any) -> Any:
+        """Adds several messages, all or none."""
+
+    async def set_history(self, key: str, messages: Any) -> Any:
+        """Makes the history these messages."""
+
+    async def truncate(self, key: str, keep: int, *, pairs: bool = True) -> Any:
+        """From now on the model sees the last `keep` messages. An unknown session stays unknown."""
+
+    async def set_summary(self, key: str, text: str) -> Any:
+        """Sets the summary."""
+
+    async def checkpoint(self, key: str, messages: Any, **options: Any) -> Any:
+        """From now on the model sees these messages, then what follows."""
+
+    async def clear(self, key: str) -> Any:
+        """From now on the model sees nothing of what was said. An unknown session stays unknown."""
+
+    async def delete(self, key: str) -> bool:
+        """Takes a session away; False where there is none or that failed."""
+
+    async def save(self, key: str) -> None:
+        """Everything that was acknowledged is safe already; this makes safe what was written with
+        `durable=False`."""
+
+    async def history(self, key: str, limit: int | None = None) -> History:
+        """What the model sees; empty where there is nothing, or it cannot be read."""
+
+    async def summary(self, key: str) -> str:
+        """The summary, or ""."""
+
+    async def close(self) -> None:
+        """The store goes on; whoever opened it closes it."""
+
+class _Failures:
+    dropped: deque[Dropped]
+
 def open(
     url: str | os.PathLike[str] | None = None,
     *,
+    namespace: str = "",
     readonly: bool = False,
     create: bool = True,
     clock: Callable[[], datetime] | None = None,
@@ -352,7 +614,8 @@ def open(
     """Opens a store: the one named, else `$HANSARD_STORE`, else that in the user's data folder.
 
     A plain path or `file:…` is a folder, `memory:` is new each time, `memory:name` shared in the process.
-    With `create=False` it must be there. `clock` and `new_id` are for tests.
+    With `create=False` it must be there. A `namespace` is a tenant: ids, names and state of its own. `clock`
+    and `new_id` are for tests.
 
     >>> with open("memory:") as store, store.create() as session:
     ...     session.append({"role": "user", "content": "Hello"}).seq
@@ -361,4 +624,19 @@ def open(
 def over(store: hansard.store.Store) -> Store:
     """The asynchronous side of a store that is open already. Close either; that closes both."""
 
-__all__ = ["Follower", "Opening", "Session", "Store", "Stream", "View", "open", "over"]
+__all__ = [
+    "BestEffortSession",
+    "BestEffortStore",
+    "Blobs",
+    "Documents",
+    "Follower",
+    "Names",
+    "Opening",
+    "Session",
+    "State",
+    "Store",
+    "Stream",
+    "View",
+    "open",
+    "over",
+]

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
-from hansard import following
+from hansard import best_effort, following
 from hansard import session as sessions
 from hansard import store as stores
 from hansard.aio.calls import Line
 from hansard.aio.following import Follower
-from hansard.aio.twins import Opening, Root, Twin, close, known_twin, twin
+from hansard.aio.twins import Opening, Root, Twin, close, known_twin, method_of, twin
 from hansard.errors import Closed, HansardError
 from hansard.views import head as heads
 from hansard.views.head import Head
@@ -54,6 +53,11 @@ class Session(View):
         it = self._it
         return heads.copy(self._seen if it._stale and self._seen is not None else it._head)
 
+    def best_effort(self) -> Any:
+        best = BestEffortSession(self._root, self._it.best_effort(), self._line)
+        best._session = self
+        return best
+
     async def close(self) -> None:
         root, it = self._root, self._it
         if root.store.closed:
@@ -66,23 +70,25 @@ class Session(View):
             root.turns.freed(it.id)
 
 
+@twin(best_effort.BestEffortSession)
+class BestEffortSession(Twin):
+    _session: Session
+
+    def _call(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Callable[[], Any]:
+        return partial(self._session._and_look, super()._call(name, args, given))
+
+    def __getattr__(self, name: str) -> Any:
+        known = getattr(sessions.Session, name, None)
+        if inspect.isfunction(known) and not name.startswith("_"):
+            return method_of(name, known).__get__(self)
+        return getattr(self._session, name) if name in ("head", "seq") else super().__getattr__(name)
+
+    async def close(self) -> Any:
+        return await self._ask("close", (), {})
+
+
 @twin(stores.Store)
 class Store(Twin):
-    def __init__(self, root: Root, it: Any, line: Line | None = None) -> None:
-        super().__init__(root, it, line)
-        self._lines: WeakValueDictionary[str, Line] = WeakValueDictionary()
-
-    def _line_of(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Line | None:
-        """Calls that name the same session keep their order."""
-        if name not in _NAMING:
-            return None
-        ref = args[0] if args else given.get("ref")
-        id = ref.id if isinstance(ref, Head) else ref
-        if not isinstance(id, str):
-            return None
-        line = self._lines.get(id)
-        return self._lines.setdefault(id, Line()) if line is None else line
-
     def follow(self, ref: Any = None, *, after: Any = None, timeout: float | None = None) -> Follower:
         root = self._root
         root.store._check()
@@ -110,17 +116,9 @@ class Store(Twin):
         await asyncio.shield(asyncio.wrap_future(root.calls.end(root.store.close)))
 
 
-_NAMING = frozenset(
-    name
-    for name, function in inspect.getmembers(stores.Store, inspect.isfunction)
-    if list(inspect.signature(function).parameters)[1:2] == ["ref"]
-)
-"""The calls of a store whose first argument says which session is meant."""
-
-
 def over(store: stores.Store) -> Store:
     """The asynchronous side of a store that is open already. Close either; that closes both."""
-    return Store(Root(store), store)
+    return Store(Root(store), store, None)
 
 
 def open(*args: Any, **given: Any) -> Opening[Store]:
@@ -135,7 +133,7 @@ async def _open(opening: Callable[[], stores.Store]) -> Store:
     except BaseException:
         root.calls.end(lambda: None)
         raise
-    return Store(root, root.store)
+    return Store(root, root.store, None)
 
 
 open.__signature__ = inspect.signature(stores.open)  # type: ignore[attr-defined]  # the same as its

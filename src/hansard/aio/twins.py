@@ -11,18 +11,20 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import is_dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from hansard.aio.calls import Calls, Line, Turns
 from hansard.aio.following import Hub
 from hansard.following import Cursor
+from hansard.views.head import Head
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
@@ -38,6 +40,9 @@ OPENED = ("Session", "Store", "Turn")
 
 AT_ONCE = frozenset({"state", "agent", "best_effort"})
 """Methods that only give an object and do nothing yet."""
+
+NAMING = (["ref"], ["key"])
+"""First parameters that say which session is meant."""
 
 ITERATORS = ("Iterator[", "Iterable[", "Generator[")
 
@@ -134,12 +139,14 @@ class Root:
         self.calls = Calls()
         self.turns = Turns()
         self.hub = Hub(self)
+        self.lines: WeakValueDictionary[str, Line] = WeakValueDictionary()
 
 
 class Twin:
     """The asynchronous side of an object."""
 
     _of: type = object
+    _naming: Mapping[str, str] = {}
 
     def __init__(self, root: Root, it: Any, line: Line | None) -> None:
         self._root = root
@@ -148,6 +155,13 @@ class Twin:
 
     def __repr__(self) -> str:
         return f"{repr(self._it).rstrip('>')}, asynchronous>"
+
+    def __getattr__(self, name: str) -> Any:
+        """What only an object has, not its class."""
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        value = getattr(self._it, name)
+        return method_of(name, value).__get__(self) if inspect.isroutine(value) else self._wrapped(value)
 
     async def _ask(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         call = self._call(name, args, given)
@@ -162,7 +176,18 @@ class Twin:
         return partial(getattr(self._it, name), *plain, **named)
 
     def _line_of(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Line | None:
-        return self._line
+        """The calls that this one must not overtake: those of its object, or where a call says which session
+        it means, those that mean the same."""
+        naming = self._naming.get(name)
+        if naming is None:
+            return self._line
+        ref = args[0] if args else given.get(naming)
+        id = ref.id if isinstance(ref, Head) else ref
+        if not isinstance(id, str):
+            return self._line
+        lines = self._root.lines
+        line = lines.get(id)
+        return lines.setdefault(id, Line()) if line is None else line
 
     def _wrapped(self, value: Any) -> Any:
         kind = twin_of(type(value))
@@ -265,6 +290,11 @@ def known_twin(kind: type, own: Any) -> None:
 def fill(own: Any, kind: type) -> None:
     """Gives a class what the other one has, asynchronously."""
     own._of = kind
+    own._naming = {
+        name: next(iter(list(inspect.signature(member).parameters)[1:2]), "")
+        for name, member in vars(kind).items()
+        if inspect.isfunction(member) and list(inspect.signature(member).parameters)[1:2] in NAMING
+    }
     own.__doc__ = own.__doc__ or kind.__doc__
     for name, member in vars(kind).items():
         if name in vars(own) or (name.startswith("_") and name not in _SPECIAL):
@@ -273,12 +303,10 @@ def fill(own: Any, kind: type) -> None:
             own.__aenter__, own.__aexit__ = _enter, _exit
         elif name == "__iter__":
             own.__aiter__ = _iterated
-        elif name == "__getattr__":
-            own.__getattr__ = _passed_on
         elif isinstance(member, property):
             setattr(own, name, _property(name, member))
         elif inspect.isfunction(member):
-            setattr(own, name, _method(name, member))
+            setattr(own, name, method_of(name, member))
     for name, member in vars(own).items():  # what was written by hand has the signature of the other too
         known = vars(kind).get(name)
         if not name.startswith("_") and inspect.isfunction(known) and member is not known:
@@ -286,7 +314,7 @@ def fill(own: Any, kind: type) -> None:
             member.__doc__ = member.__doc__ or known.__doc__
 
 
-_SPECIAL = ("__enter__", "__iter__", "__getattr__")
+_SPECIAL = ("__enter__", "__iter__")
 
 
 async def _enter(self: Any) -> Any:
@@ -299,14 +327,6 @@ async def _exit(self: Any, *exc: Any) -> None:
 
 def _iterated(self: Twin) -> Any:
     return self._stream("__iter__", (), {})
-
-
-def _passed_on(self: Twin, name: str) -> Any:
-    """What the other one has only while it runs."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    value = getattr(self._it, name)
-    return _method(name, value).__get__(self) if callable(value) else self._wrapped(value)
 
 
 def _property(name: str, member: property) -> property:
@@ -323,7 +343,8 @@ def way_of(function: Any) -> str:
     return "at once" if function.__name__ in AT_ONCE else "ask"
 
 
-def _method(name: str, function: Any) -> Any:
+def method_of(name: str, function: Any) -> Any:
+    """The asynchronous twin of a function, to be bound to an object."""
     way = way_of(function)
     if way == "stream":
 

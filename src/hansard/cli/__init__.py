@@ -10,13 +10,15 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EBADF
 from importlib import import_module
 from typing import Any
 
 import click
 
 from hansard._version import __version__
+from hansard.cli import streams
 from hansard.cli.options import command_options, when_missing
 from hansard.errors import (
     AmbiguousSession,
@@ -52,26 +54,41 @@ class Commands(click.Group):
         command = getattr(import_module(f"hansard.cli.{module}"), name)
         return command if isinstance(command, click.Command) else None
 
-    def invoke(self, ctx: click.Context) -> Any:
-        if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-            ctx.color = False
-        with _every_text_has_a_form(), warnings.catch_warnings():
+    def main(self, *args: Any, **options: Any) -> Any:
+        options["standalone_mode"] = False  # how it ends is settled here
+        with streams.every_text_has_a_form(), warnings.catch_warnings():
             warnings.showwarning = _note
-            try:
-                try:
-                    return super().invoke(ctx)
-                finally:
-                    sys.stdout.flush()
-            except HansardError as error:
-                _tell(error)
-                ctx.exit(_exit_code(error))
-            except BrokenPipeError:  # whoever was reading has seen enough
-                _say_no_more()
-                ctx.exit(0)
-            except KeyboardInterrupt:
-                if sys.stderr.isatty():
-                    click.echo(err=True)
-                ctx.exit(INTERRUPTED)
+            code = self._run(*args, **options)
+            streams.hush()
+        sys.exit(code)
+
+    def _run(self, *args: Any, **options: Any) -> int:
+        """Does what was asked, and gives the exit code."""
+        try:
+            if sys.stdout is None:
+                raise OSError(EBADF, "it is closed")
+            return super().main(*args, **options) or 0
+        except HansardError as error:
+            _tell(error)
+            return _exit_code(error)
+        except click.ClickException as error:
+            if sys.stderr is not None:
+                with suppress(OSError):
+                    error.show()
+            return error.exit_code
+        except OSError as error:
+            return _stopped(error)
+        except KeyboardInterrupt:
+            return _interrupted()
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _ended_from_outside():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        ctx.color = streams.colour()
+        with _ended_from_outside():
+            return super().invoke(ctx)
 
 
 @click.group(
@@ -127,33 +144,39 @@ def _tell(error: HansardError) -> None:
         text = "there is no session yet; `hansard demo` shows how one is kept"
     else:
         text = when_missing(error) or str(error)
-    click.echo(click.style("hansard: ", fg="red") + safe(text), err=True)
-    for candidate in below:
-        click.echo(candidate, err=True)
+    streams.told("\n".join([click.style("hansard: ", fg="red") + safe(text), *below]))
 
 
 def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """A warning of the library, for people."""
     from hansard.cli.screen import safe
 
-    click.echo(click.style("hansard: ", fg="yellow") + safe(str(message)), err=True)
+    streams.told(click.style("hansard: ", fg="yellow") + safe(str(message)))
 
 
-def _say_no_more() -> None:
-    """What is left in the buffers goes nowhere, without a complaint at the end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _stopped(error: OSError) -> int:
+    """What the system refused: mostly to take the output, the only thing here that has no file name."""
+    from hansard.cli.screen import safe
+
+    if isinstance(error, BrokenPipeError):  # whoever was reading has seen enough
+        return 0
+    what = "the output cannot be written" if error.filename is None else os.fsdecode(error.filename)
+    streams.told(click.style("hansard: ", fg="red") + safe(f"{what}: {error.strerror or error}"))
+    return REFUSED
+
+
+def _interrupted() -> int:
+    if sys.stderr is not None and sys.stderr.isatty():
+        streams.told("")
+    return INTERRUPTED
 
 
 @contextmanager
-def _every_text_has_a_form() -> Iterator[None]:
-    """A terminal without UTF-8 gets an escape for what it cannot show, not an error."""
-    streams = [s for s in (sys.stdout, sys.stderr) if hasattr(s, "reconfigure") and s.errors == "strict"]
-    for stream in streams:
-        stream.reconfigure(errors="backslashreplace")
+def _ended_from_outside() -> Iterator[None]:
+    """Comes before click, which has something to say about an interrupt and calls a closed pipe a failure."""
     try:
         yield
-    finally:
-        for stream in streams:
-            stream.reconfigure(errors="strict")
+    except BrokenPipeError as error:
+        raise click.exceptions.Exit(_stopped(error)) from None
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(_interrupted()) from None

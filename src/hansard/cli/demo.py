@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from urllib.parse import unquote
 import click
 
 from hansard import messages
-from hansard.cli import screen
+from hansard.cli import screen, streams
 from hansard.cli.options import Asked, asks, open_store
 from hansard.cli.screen import line, paint, plural, safe, size
 
@@ -122,17 +121,17 @@ def _perform(store: Store, folder: str, *, kept: bool, asked: Asked) -> None:
     if good:
         voice.say("Nothing that was acknowledged is lost, and nothing half is shown.", "good")
     else:
-        click.echo(paint("hansard: ", "bad") + "that is not as it should be; see `hansard doctor`", err=True)
-    option = "" if kept and asked.store is None else f" --store {shlex.quote(folder)}"
+        streams.told(paint("hansard: ", "bad") + "that is not as it should be; see `hansard doctor`")
+    option = "" if kept and asked.store is None else f" --store {screen.word(folder)}"
     voice.say()
     voice.say("Look for yourself:")
-    command = "hansard" if shutil.which("hansard") else shlex.quote(sys.argv[0])
+    command = "hansard" if shutil.which("hansard") else screen.word(sys.argv[0])
     voice.line(f"  {command} show {death.session}{option}")
     voice.line(f"  {command} doctor{option}")
-    voice.line(f"  tail -n 2 {shlex.quote(f'{folder}/sessions/{death.session}.jsonl')}")
+    voice.line(f"  tail -n 2 {screen.word(f'{folder}/sessions/{death.session}.jsonl')}")
     if not kept:
         voice.say("It stays until you remove it:")
-        voice.line(f"  rm -r {shlex.quote(folder)}")
+        voice.line(f"  rm -r {screen.word(folder)}")
     if asked.json:
         screen.print_json(
             {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hansard.cli import screen
+from hansard.cli import screen, streams
 from hansard.cli.options import Asked, asks, open_store
 from hansard.cli.screen import paint, plural
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DAMAGED = 4
 
-LOSS = frozenset(("damage", "unreadable"))
+LOSS = frozenset(("damage", "unreadable", "blob"))
 """Kinds of findings that mean that something which was written cannot be read, or not be trusted."""
 
 HEADINGS = {
@@ -29,6 +29,9 @@ HEADINGS = {
     "unborn": ("session whose beginning was cut short", "sessions whose beginning was cut short"),
     "catalog": ("place where the catalog is behind", "places where the catalog is behind"),
     "foreign": ("thing that is not ours", "things that are not ours"),
+    "blob": ("blob that is missing or altered", "blobs that are missing or altered"),
+    "document": ("document that cannot be read", "documents that cannot be read"),
+    "leftover": ("thing that a crash left", "things that a crash left"),
     "aside": ("piece set aside", "pieces set aside"),
 }
 """What a kind is called, in the order of their weight; others come last under their own name."""
@@ -38,27 +41,30 @@ HEADINGS = {
     epilog="""\b
 Examples:
   hansard doctor
+  hansard doctor --repair
   hansard doctor --store /srv/agents --json | jq '.findings[].place'
 
 \b
 Exit code: 4 where something that was written is lost or cannot be trusted, else 0.
 """
 )
+@click.option("--repair", is_flag=True, help="Mend what can be mended; a copy of it is kept first.")
 @asks
-def doctor(asked: Asked) -> None:
+def doctor(asked: Asked, repair: bool) -> None:
     """Check every session: what is wrong, where, and what to do.
 
-    Nothing is changed.
+    Nothing is changed without --repair. With it, what can be read of a damaged log becomes a sound one, what
+    a crash left is taken away, and everything that is replaced is kept under aside/.
     """
     with open_store(asked) as store:
         progress = _Progress()
         try:
-            report = store.doctor(told=progress)
+            report = store.doctor(repair, told=progress)
         finally:
             progress.end()
-    lost = [finding for finding in report.findings if finding.kind in LOSS]
+    lost = [finding for finding in report.findings if finding.kind in LOSS and not finding.repaired]
     if asked.json:
-        fields = ("kind", "session", "place", "detail", "remedy")
+        fields = ("kind", "session", "place", "detail", "remedy", "repaired")
         screen.print_json(
             {
                 "store": store.url,
@@ -110,15 +116,15 @@ class _Progress:
     """Says how far it has come, where a person waits for it."""
 
     def __init__(self) -> None:
-        self.watched = sys.stderr.isatty()
+        self.watched = sys.stderr is not None and sys.stderr.isatty()
         self.shown = monotonic()
         self.dirty = False
 
     def __call__(self, sessions: int) -> None:
         if self.watched and monotonic() - self.shown > 0.5:
             self.shown, self.dirty = monotonic(), True
-            click.echo(f"\r{plural(sessions, 'session')} looked at …", nl=False, err=True)
+            streams.told(f"\r{plural(sessions, 'session')} looked at …", newline=False)
 
     def end(self) -> None:
         if self.dirty:
-            click.echo("\r" + " " * 40 + "\r", nl=False, err=True)
+            streams.told("\r" + " " * 40 + "\r", newline=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
@@ -54,16 +55,27 @@ def asked_of(ctx: click.Context, store: str | None = None, as_json: bool = False
     return Asked(store if store is not None else above.get("store"), as_json or above.get("as_json", False))
 
 
+class Count(click.IntRange):
+    """How many at most. More than a store can have means all."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return min(super().convert(value, param, ctx), sys.maxsize - 1)
+
+
 def open_store(asked: Asked, *, create: bool = False) -> Store:
     """The store that was asked for; it is begun only with `create`."""
-    import hansard
+    from hansard.store import STORE, open
 
     try:
-        return hansard.open(asked.store, create=create)
+        return open(asked.store, create=create)
     except HansardError:
         raise
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--store") from None
+        hint = f"${STORE}" if asked.store is None else "--store"
+        raise click.BadParameter(str(error), param_hint=hint) from None
 
 
 def open_if_there(asked: Asked) -> AbstractContextManager[Store | None]:
@@ -90,19 +102,21 @@ def place(asked: Asked) -> str:
     return asked.store or os.environ.get(STORE, "").strip() or default_path()
 
 
-def sessions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The ids that begin as typed, with their titles, for the shell; the newest first."""
     from click.shell_completion import CompletionItem
 
     from hansard.cli.screen import line
 
+    exact = isinstance(param, click.Option)
     with suppress(Exception), open_store(asked_of(ctx, ctx.params.get("store"))) as store:
-        if incomplete.startswith("@"):
+        if incomplete.startswith("@") and not exact:
             return [CompletionItem("@active", help="the session opened last")]
         found = store.list(limit=200, empty=True)
         return [
             CompletionItem(head.id, help=line(head.title) or "(no title)")
             for head in found
-            if head.id.startswith(incomplete) or head.id.startswith(f"sess_{incomplete}")
+            if (exact or not head.id.startswith(("@", "-")))
+            and (head.id.startswith(incomplete) or head.id.startswith(f"sess_{incomplete}"))
         ]
     return []

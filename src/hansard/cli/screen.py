@@ -1,12 +1,14 @@
-"""What a person sees: text that no terminal interprets, times, sizes, tables, and JSON for programs.
+"""What a person sees in a terminal: times, columns, tables, colours, and JSON for programs.
 
-A transcript is hostile input. Whatever comes from one goes through `safe` or `line` before it is shown.
+A transcript is hostile input. Whatever comes from one goes through `safe` or `line` (of `views/words.py`)
+before it is shown.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,63 +19,40 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.records import encode
+from hansard.views.words import line as line
+from hansard.views.words import plural as plural
+from hansard.views.words import safe as safe
+from hansard.views.words import size as size
+from hansard.views.words import size_of as size_of
+from hansard.views.words import tokens as tokens
 
 if TYPE_CHECKING:
     from hansard import Head, Usage
 
-# Control characters but newline and tab; what reorders text or hides in it; halves of characters.
-_HOSTILE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
-# Marks that sit on the character before them; more than a few only serve to paint over other lines.
-_MARKS = "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
-_PILE = re.compile(f"({_MARKS}{{4}}){_MARKS}+")
 _NOT_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
 
-def safe(text: str) -> str:
-    """Text as it can be shown: control characters become visible, lines stay lines.
+def word(text: str) -> str:
+    """A text as one word of a command to copy. What cannot be shown is escaped as bash and zsh read it.
 
-    >>> safe("\\x1b[2Jgone\\x00 \\u202egnp.exe")
-    '␛[2Jgone␀ <U+202E>gnp.exe'
+    >>> print(word("my store"), word("a\\u202eb"))
+    'my store' $'a\\u202eb'
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return _HOSTILE.sub(_visible, _PILE.sub(r"\1", text.replace("\r\n", "\n")))
+    if safe(text) == text:
+        return shlex.quote(text)
+    return "$'" + "".join(_escaped(character) for character in text) + "'"
 
 
-def line(text: str, longest: int = 2000) -> str:
-    """The same on one line, white space folded, of a text of any length.
-
-    >>> line("Build\\n  a login page")
-    'Build a login page'
-    """
-    cut = text[: longest * 4]
-    folded = safe(" ".join(cut.split()))
-    return folded if len(folded) <= longest and len(cut) == len(text) else folded[: longest - 1] + "…"
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
-    if 0xD800 <= code < 0xE000:
-        return "\N{REPLACEMENT CHARACTER}"
-    return f"<U+{code:04X}>"
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0x20 <= code < 0x7F:
+        return f"\\{character}" if character in "'\\" else character
+    if code < 0x80 or 0xDC80 <= code <= 0xDCFF:  # the latter stand for bytes that are not UTF-8
+        return f"\\x{code & 0xFF:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 # -- words ------------------------------------------------------------------------------------------
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """A number and its noun.
-
-    >>> plural(1, "session"), plural(1200, "session"), plural(0, "reply", "replies")
-    ('1 session', '1,200 sessions', '0 replies')
-    """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
@@ -101,41 +80,6 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
     else:
         span = plural(n // (365 * 86400), "year")
     return f"{span} ago" if seconds > 0 else f"in {span}"
-
-
-def size(count: int) -> str:
-    """A number of bytes.
-
-    >>> size(214), size(12_600), size(3_000_000)
-    ('214 B', '12.6 KB', '3.0 MB')
-    """
-    if count < 1000:
-        return f"{count} B"
-    for unit, worth in (("KB", 1000), ("MB", 1000**2)):
-        if count < worth * 1000:
-            return f"{count / worth:.1f} {unit}"
-    return f"{count / 1000**3:.1f} GB"
-
-
-def size_of(text: str) -> str:
-    """The size of a text."""
-    return size(len(text.encode(errors="replace")))
-
-
-def tokens(usage: Usage) -> str:
-    """What it cost, in a few words; "" where nothing is known."""
-    counts = (
-        (usage.input_tokens, "in"),
-        (usage.output_tokens, "out"),
-        (usage.cache_read_tokens, "read from cache"),
-        (usage.cache_write_tokens, "written to cache"),
-        (usage.reasoning_tokens, "of reasoning"),
-    )
-    told = [f"{count:,} {what}" for count, what in counts if count]
-    if not told and usage.total_tokens:
-        told = [f"{usage.total_tokens:,} in all"]
-    cost = "" if usage.cost is None else f"${usage.cost:,.4f}".rstrip("0").rstrip(".")
-    return " · ".join(piece for piece in (", ".join(told), cost) if piece)
 
 
 # -- columns ----------------------------------------------------------------------------------------

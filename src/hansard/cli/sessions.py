@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from hansard.cli import screen
-from hansard.cli.options import Asked, asked_of, asks, open_if_there, place
-from hansard.errors import HansardError
+from hansard.cli.options import Asked, Count, asked_of, asks, open_if_there, place
+from hansard.errors import AmbiguousSession, HansardError, SessionNotFound
 from hansard.views.head import ORDERS
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ Examples:
 @click.option(
     "--order", type=click.Choice(ORDERS), default=ORDERS[0], help="Newest what first.  [default: activity]"
 )
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=20, metavar="N", help="At most N.  [default: 20]"
-)
+@click.option("--limit", type=Count(), default=20, metavar="N", help="At most N.  [default: 20]")
 @click.option("--after", metavar="CURSOR", help="Go on where a page ended.")
 @asks
 def ls(asked: Asked, *, limit: int, after: str | None, **filters: Any) -> None:
@@ -99,7 +97,7 @@ def _page(store: Store, *, after: str | None, **which: Any) -> Page:
         return store.list(after=after, **which)
     except HansardError:
         raise
-    except ValueError:
+    except (ValueError, RecursionError):
         if after is None:
             raise
         raise click.BadParameter(
@@ -168,7 +166,7 @@ def _next_page(cursor: str) -> str:
     store = asked_of(ctx).store
     if store is not None and ctx.params.get("store") is None:
         words.append(f"--store={store}")
-    return shlex.join([*words, "--after", cursor])
+    return " ".join(map(screen.word, [*words, f"--after={cursor}"]))
 
 
 @click.command()
@@ -180,18 +178,18 @@ def home(ctx: click.Context) -> None:
         found = [] if store is None else store.list(limit=NEWEST)
         more = store is not None and getattr(found, "next", None) is not None
         url = place(asked) if store is None else store.url
+        newest = _argument(store, found[0]) if store is not None and found else ""
     if asked.json:
         screen.print_json({"store": url, "sessions": list(map(screen.head_json, found))})
         return
-    option = "" if asked.store is None else f" --store {shlex.quote(asked.store)}"
+    option = "" if asked.store is None else f" --store {screen.word(asked.store)}"
     if not found:
         click.echo(_WELCOME.format(store=screen.safe(unquote(url.removeprefix("file:")))), nl=False)
         return
     click.echo("\n".join(rows(found)))
     click.echo()
-    newest = found[0].id if screen.width() is None else _short_ids(found[:1])[0]
     following = [
-        (f"hansard show {shlex.quote(newest)}{option}", "read the newest"),
+        (f"hansard show {newest}{option}", "read the newest"),
         *([(f"hansard ls{option}", "list them all")] if more else []),
         (f"hansard doctor{option}", "look for damage"),
         ("hansard --help", "all commands"),
@@ -199,6 +197,18 @@ def home(ctx: click.Context) -> None:
     space = max(len(command) for command, _ in following)
     for command, does in following:
         click.echo(f"  {command.ljust(space)}  {screen.paint(does, 'quiet')}")
+
+
+def _argument(store: Store, head: Head) -> str:
+    """What names this session to `show`: where there is little room the beginning of its id."""
+    if head.id.startswith(("@", "-")):
+        return screen.word(f"--id={head.id}")
+    if screen.width() is not None:
+        (short,) = _short_ids([head])
+        with suppress(AmbiguousSession, SessionNotFound):
+            if store.resolve(short) == head.id:
+                return screen.word(short)
+    return screen.word(head.id)
 
 
 _WELCOME = """\

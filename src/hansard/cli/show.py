@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hansard import messages
-from hansard.cli import screen
-from hansard.cli.options import Asked, asks, open_store, sessions
+from hansard.cli import screen, streams
+from hansard.cli.options import Asked, Count, asks, open_store, sessions
 from hansard.cli.screen import line, paint, plural, safe, size_of
+from hansard.errors import InvalidId, SessionNotFound
 
 if TYPE_CHECKING:
-    from hansard import Head, Record, View
+    from hansard import Head, Record, Store, View
 
 DAMAGED = 4
 
@@ -35,18 +39,23 @@ Examples:
 )
 @click.argument("ref", required=False, default="", shell_complete=sessions)
 @click.option(
+    "--id", metavar="ID", shell_complete=sessions, help="The session of just this id, also one like @x or -x."
+)
+@click.option(
     "--records", "everything", is_flag=True, help="Every record, also what the model no longer sees."
 )
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Only the newest N.  [default: all]")
+@click.option("--limit", type=Count(), metavar="N", help="Only the newest N.  [default: all]")
 @asks
-def show(asked: Asked, *, ref: str, everything: bool, limit: int | None) -> None:
+def show(asked: Asked, *, ref: str, id: str | None, everything: bool, limit: int | None) -> None:
     """Read a session: what it is, and what the model sees of it.
 
     REF is an id, the beginning of one, or a name (@active). Without it: the session opened last, else the
     newest.
     """
+    if id is not None and ref:
+        raise click.UsageError("give a REF or an --id, not both")
     with open_store(asked) as store:
-        view = store.read(store.resolve(ref))
+        view = store.read(_meant(store, ref) if id is None else id)
         if asked.json:
             _print_json(view, everything, limit)
         else:
@@ -55,9 +64,23 @@ def show(asked: Asked, *, ref: str, everything: bool, limit: int | None) -> None
             _print(chain(_facts(view.head), body))
         damage = view.damage
     if damage:
-        told = f"{plural(len(damage), 'place')} of this session {'is' if len(damage) == 1 else 'are'} damaged"
-        click.echo(paint("hansard: ", "bad") + f"{told}; see `hansard doctor`", err=True)
+        what = f"{plural(len(damage), 'place')} of this session {'is' if len(damage) == 1 else 'are'} damaged"
+        streams.told(paint("hansard: ", "bad") + f"{what}; see `hansard doctor`")
         click.get_current_context().exit(DAMAGED)
+
+
+def _meant(store: Store, ref: str) -> str:
+    """The id of the session; whoever typed an id that looks like a name is told how to ask for it."""
+    try:
+        return store.resolve(ref)
+    except SessionNotFound:
+        if not ref.startswith("@"):
+            raise
+        with suppress(InvalidId):
+            store.head(ref)
+            way = f"hansard show {screen.word(f'--id={ref}')}"
+            raise SessionNotFound(ref, f"no session is named {ref!r}; it is the id of one: `{way}`") from None
+        raise
 
 
 # -- the head ---------------------------------------------------------------------------------------
@@ -234,10 +257,24 @@ def _print(lines: Iterable[str]) -> None:
         if rest is None:
             click.echo("".join(page), nl=False)
         else:
-            click.echo_via_pager(chain(page, [rest], texts))
+            whole = chain(page, [rest], texts)
+            if _pager():
+                click.echo_via_pager(whole)
+            else:
+                for text in whole:
+                    click.echo(text, nl=False)
         return
     while some := "".join(islice(texts, 500)):
         click.echo(some, nl=False)
+
+
+def _pager() -> bool:
+    """Whether $PAGER, if anything is in it, is a command at all."""
+    try:
+        shlex.split(os.environ.get("PAGER", ""))
+    except ValueError:
+        return False
+    return True
 
 
 def _print_json(view: View, everything: bool, limit: int | None) -> None:

@@ -6,6 +6,7 @@ import click
 
 from hansard.cli import screen
 from hansard.cli.options import Asked, asks, place
+from hansard.errors import HansardError
 
 
 @click.command(
@@ -20,10 +21,19 @@ def version(asked: Asked) -> None:
     """Show the versions of what runs, and where the store is."""
     from hansard.store import versions
 
-    found = {**versions(), "store": place(asked)}
+    found = {**versions(), "store": _store(asked)}
     if asked.json:
         screen.print_json(found)
         return
     room = max(map(len, found))
     for name, value in found.items():
-        click.echo(f"{screen.paint(name.ljust(room), 'quiet')}  {screen.safe(value)}")
+        shown = "not known; set $HANSARD_STORE" if value is None else screen.safe(value)
+        click.echo(f"{screen.paint(name.ljust(room), 'quiet')}  {shown}")
+
+
+def _store(asked: Asked) -> str | None:
+    """Where the store is, as text; None where nothing says so."""
+    try:
+        return place(asked).encode(errors="surrogateescape").decode(errors="replace")
+    except HansardError:
+        return None

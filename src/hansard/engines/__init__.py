@@ -1,20 +1,22 @@
 """The protocol that a storage engine fulfils, and what engines share of it.
 
-An engine keeps logs, names and leases. It knows no meaning beyond folding a head: what truncating does
-or what a title is stands above it, in the views and the store. Places are seqs, never byte offsets.
+An engine keeps logs, documents, blobs and leases. It knows no meaning beyond folding a head: what truncating
+does, what a title is or what stands in a document is settled above it, in the views and the store. Places are
+seqs, never byte offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from hansard.errors import Conflict, SessionBusy
-from hansard.records import Damage, Draft, Record, encode, equal
+from hansard.records import Damage, Draft, Record, decode, encode, equal
+from hansard.views import vacuum
 from hansard.views.head import Head, Query
 
 
@@ -53,6 +55,25 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: str = ""
     detail: str = ""
     remedy: str = ""
+    repaired: bool = False
+
+
+class Shelf(NamedTuple):
+    """Where documents stand side by side: `names`, `state`, or the `documents` of a session."""
+
+    kind: str
+    session: str = ""
+
+
+NAMES, STATE = Shelf("names"), Shelf("state")
+
+
+class Blob(NamedTuple):
+    """What is known of a blob without reading it. `touched` is when somebody last put it."""
+
+    digest: str
+    size: int
+    touched: datetime
 
 
 def once(drafts: Sequence[Draft]) -> tuple[list[Draft], list[int]]:
@@ -84,7 +105,11 @@ def same(draft: Draft, kind: str, data: bytes | msgspec.Raw) -> bool:
 
 def repeated(session: str, draft: Draft, first: Record) -> Record:
     """The record that has a draft's id already, if it says the same; else `Conflict`."""
-    if same(draft, first.kind, encode(first.data)):
+    if first.kind == "compacted":
+        before = vacuum.remembered(first, draft.id)
+        if before is not None and before.digest == vacuum.digest(draft.kind, draft.data):
+            return Record(kind=draft.kind, data=decode(draft.data), id=draft.id, at=before.at, seq=before.seq)
+    elif same(draft, first.kind, encode(first.data)):
         return first
     raise Conflict(
         f"record {first.seq} of session {session!r} has the id {draft.id!r} already, and says something "
@@ -139,6 +164,27 @@ class Engine(Protocol):
         `Conflict` where that says something else; after that `expect` must be the last seq."""
         ...
 
+    def put(
+        self,
+        session: str,
+        drafts: Iterable[Draft],
+        *,
+        documents: Mapping[str, bytes] | None = None,
+        lease: Lease | None = None,
+    ) -> int:
+        """Begins a log with any number of records, and a session with documents, in bounded memory: nothing
+        of it is there before all of it is. Drafts that know their seq keep it. Gives the last one's seq;
+        `AlreadyExists`."""
+        ...
+
+    def rewrite(
+        self, session: str, stretches: Sequence[Draft], *, expect: int, uid: str | None = None
+    ) -> int:
+        """Takes stretches of records out, where `expect` is the last seq still. Each of the drafts,
+        ascending, stands for the records from its `data.first` to its own seq. Gives the bytes that this
+        saved."""
+        ...
+
     def flush(self, session: str) -> None:
         """Everything in the log so far survives a power cut when this returns."""
         ...
@@ -158,8 +204,8 @@ class Engine(Protocol):
         all of them where there are none. What is met that is damaged is added to `damage`."""
         ...
 
-    def find(self, session: str, id: str) -> Record | None:
-        """The record that has this id, whatever its kind."""
+    def find(self, session: str, id: str, *, uid: str | None = None) -> Record | None:
+        """The record that has this id, whatever its kind; the `compacted` one where it was taken out."""
         ...
 
     def head(self, session: str) -> Head:
@@ -175,8 +221,12 @@ class Engine(Protocol):
         ...
 
     def delete(self, session: str, *, uid: str | None = None, unless_input: bool = False) -> bool:
-        """Takes the session away for good; False where there is none. With `unless_input` one that has
-        user input by now stays."""
+        """Takes the session and its documents away for good; False where there is none. With `unless_input`
+        one that is not bare by now stays: somebody has put something in, or it has documents."""
+        ...
+
+    def size(self, session: str) -> int:
+        """The bytes that a session and its documents take; 0 where there is none."""
         ...
 
     def damage(self, session: str) -> list[Damage]:
@@ -199,12 +249,51 @@ class Engine(Protocol):
         """Keeps other writers out of a session for a moment, where the engine has `alone`."""
         ...
 
-    def names(self, group: str) -> tuple[dict[str, Any], str]:
-        """The names of one group and a version; empty where there are none."""
+    def document(self, shelf: Shelf, name: str) -> tuple[bytes, str] | None:
+        """What stands on a shelf under a name, and its version."""
         ...
 
-    def set_names(self, group: str, names: dict[str, Any], *, expect: str) -> bool:
-        """Replaces the names of a group, durably; False where `expect` is not the version any more."""
+    def documents(self, shelf: Shelf) -> list[str]:
+        """The names on a shelf, in order."""
+        ...
+
+    def put_document(
+        self,
+        shelf: Shelf,
+        name: str,
+        data: bytes,
+        *,
+        expect: str | None = None,
+        uid: str | None = None,
+        aside: str = "",
+    ) -> str | None:
+        """Replaces what stands under a name, wholly and durably, and gives its version; None where `expect`
+        is given and is not the version any more ("": nothing stands there). With `aside`, which says why,
+        what stood there is kept. What a session has said before is durable first; `SessionNotFound`."""
+        ...
+
+    def drop_document(
+        self, shelf: Shelf, name: str, *, expect: str | None = None, uid: str | None = None
+    ) -> bool:
+        """Takes a document away, durably; False where there is none, or another than expected."""
+        ...
+
+    def put_blob(self, data: bytes) -> str:
+        """Keeps bytes under the SHA-256 of them, durably, and marks them as put just now."""
+        ...
+
+    def blob(self, digest: str) -> bytes | None:
+        """The bytes of this digest; `Damaged` where they are not."""
+        ...
+
+    def sweep_blobs(
+        self, before: datetime, needed: Callable[[set[str]], set[str]], *, dry_run: bool = False
+    ) -> list[Blob]:
+        """Takes away what was last put before a moment and is not needed. Nothing is put meanwhile."""
+        ...
+
+    def namespace(self, name: str) -> Engine:
+        """The engine of another tenant in the same place, which is closed with this one."""
         ...
 
     def watch(
@@ -215,8 +304,9 @@ class Engine(Protocol):
         called in a thread of the engine's or of a writer. Returns what ends it."""
         ...
 
-    def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
-        """Goes through everything and reports each problem with its place; `told` hears how far it is."""
+    def doctor(self, told: Callable[[int], None] | None = None, *, repair: bool = False) -> Iterator[Finding]:
+        """Goes through everything and reports each problem with its place; `told` hears how far it is. With
+        `repair` what can be mended is, and a copy of what was there is kept first."""
         ...
 
     @property

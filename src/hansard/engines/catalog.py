@@ -15,12 +15,13 @@ from typing import NamedTuple
 from zlib import crc32
 
 from hansard.records import Damage, decode, encode
-from hansard.views.head import Head, Query, dump, load, matches_tags, microseconds
+from hansard.views.head import Head, Query, below, dump, load, matches_tags, microseconds
 
-SCHEMA = 1
+SCHEMA = 2
 
 _COVERED = (
-    "id uid length state damage head rank born agent model workspace status parent pinned archived input"
+    "id uid length state damage head rank born agent model workspace status below parent "
+    "pinned archived input"
 ).split()
 """What the checksum of a row covers, in this order."""
 
@@ -42,16 +43,18 @@ CREATE TABLE IF NOT EXISTS sessions (
     model TEXT NOT NULL DEFAULT '',
     workspace TEXT NOT NULL DEFAULT '',
     status TEXT NOT NULL DEFAULT '',
-    parent TEXT NOT NULL DEFAULT '',
+    below TEXT NOT NULL DEFAULT '',         -- the parent of a child, nothing for a fork
+    parent TEXT NOT NULL DEFAULT '',        -- the parent of both
     pinned INTEGER NOT NULL DEFAULT 0,
     archived INTEGER NOT NULL DEFAULT 0,
     input INTEGER NOT NULL DEFAULT 0,
     sum INTEGER NOT NULL DEFAULT 0          -- CRC-32 of the rest: SQLite's pages have none
 );
-CREATE INDEX IF NOT EXISTS by_activity ON sessions (archived, parent, input, rank, id);
-CREATE INDEX IF NOT EXISTS by_agent ON sessions (archived, parent, input, agent, rank, id);
-CREATE INDEX IF NOT EXISTS by_workspace ON sessions (archived, parent, input, workspace, rank, id);
-CREATE INDEX IF NOT EXISTS by_birth ON sessions (archived, parent, input, born, id);
+CREATE INDEX IF NOT EXISTS by_activity ON sessions (archived, below, input, rank, id);
+CREATE INDEX IF NOT EXISTS by_agent ON sessions (archived, below, input, agent, rank, id);
+CREATE INDEX IF NOT EXISTS by_workspace ON sessions (archived, below, input, workspace, rank, id);
+CREATE INDEX IF NOT EXISTS by_birth ON sessions (archived, below, input, born, id);
+CREATE INDEX IF NOT EXISTS by_parent ON sessions (parent, rank, id) WHERE parent <> '';
 CREATE INDEX IF NOT EXISTS by_rank ON sessions (rank, id);
 CREATE INDEX IF NOT EXISTS born ON sessions (born);
 CREATE INDEX IF NOT EXISTS by_open ON sessions (open) WHERE open = 1;
@@ -220,6 +223,7 @@ class Catalog:
                 "model": head.model,
                 "workspace": head.workspace,
                 "status": head.status,
+                "below": below(head),
                 "parent": head.parent or "",
                 "pinned": int(head.pinned),
                 "archived": int(head.archived),
@@ -320,11 +324,12 @@ class Catalog:
 
         if not query.anywhere:
             demand("archived = ?", int(query.archived))
-            demand("parent = ?", query.parent or "")
+            if query.parent is None:
+                demand("below = ''")
             if not query.empty:
                 demand("input = 1")
-        elif query.parent is not None:
-            demand("parent = ?", query.parent)
+        if query.parent is not None:
+            demand("parent = ? AND parent <> ''", query.parent)
         for field in ("agent", "model", "workspace", "status"):
             wanted = getattr(query, field)
             if wanted is not None:

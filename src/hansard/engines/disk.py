@@ -39,11 +39,13 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 
 class Stat(NamedTuple):
-    """What is known of a file without reading it."""
+    """What is known of a file without reading it. `changed` is when its content was last written or touched,
+    in seconds since 1970."""
 
     size: int
     links: int
     inode: int
+    changed: float = 0.0
 
 
 class Disk:
@@ -109,7 +111,7 @@ class Disk:
             found = os.lstat(path)
         except FileNotFoundError:
             return None
-        return Stat(found.st_size, found.st_nlink, found.st_ino)
+        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime)
 
     def names(self, folder: str) -> list[str]:
         """What a folder has in it; nothing where there is no folder."""
@@ -148,6 +150,17 @@ class Disk:
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
+    def touch(self, path: str) -> None:
+        """Its content counts as written just now."""
+        os.utime(path)
+
+    def remove_folder(self, path: str) -> None:
+        """The folder and the files in it; that it is gone may not be durable yet."""
+        for name in self.names(path):
+            self.unlink(f"{path}/{name}")
+        with suppress(FileNotFoundError):
+            os.rmdir(path)
+
     def absolute(self, path: str) -> str:
         return os.path.realpath(os.path.expanduser(path))
 
@@ -177,13 +190,13 @@ class Disk:
     def unlock(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
-    def wait_lock(self, fd: int, what: str) -> None:
+    def wait_lock(self, fd: int, what: str, *, shared: bool = False) -> None:
         """Takes the lock, waiting a bounded time for it."""
-        if self.lock(fd):
+        if self.lock(fd, shared=shared):
             return
         deadline = time.monotonic() + LOCK_PATIENCE
         pause = 0.00005
-        while not self.lock(fd):
+        while not self.lock(fd, shared=shared):
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
                     f"another process has had {what} locked for {LOCK_PATIENCE:.0f} s; end it if it hangs "
@@ -210,9 +223,10 @@ class Disk:
         finally:
             self.close(fd)
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Puts a whole file in the place of another, durably: after a crash it is the old or the new one."""
-        temporary = path + ".tmp"
+    def replace(self, path: str, data: bytes, *, beside: str | None = None) -> None:
+        """Puts a whole file in the place of another, durably: after a crash it is the old or the new one.
+        `beside` names the file that it is written to first."""
+        temporary = beside or path + ".tmp"
         fd = self.open(temporary, write=True, create=True)
         try:
             try:
@@ -229,11 +243,11 @@ class Disk:
         self.sync_folder(os.path.dirname(path))
 
     @contextmanager
-    def locked(self, path: str) -> Iterator[None]:
+    def locked(self, path: str, *, shared: bool = False) -> Iterator[None]:
         """Holds the lock of a file that exists for nothing else."""
         fd = self.open(path, write=True, create=True)
         try:
-            self.wait_lock(fd, path)
+            self.wait_lock(fd, path, shared=shared)
             yield
         finally:
             self.close(fd)

@@ -1,17 +1,22 @@
 """What `doctor` looks at in a folder of logs: every line of every log, and all that stands beside them.
 
-It reads with the same code as everybody else, and changes nothing but the catalog.
+It reads with the same code as everybody else, and changes nothing but the catalog. With `repair` it mends
+what can be mended, and keeps a copy of what was there before.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hansard.engines import Finding
-from hansard.errors import HansardError
-from hansard.ids import file_key
-from hansard.records import Scan
+from hansard.errors import AlreadyExists, HansardError
+from hansard.ids import file_key, new_id
+from hansard.records import FORMAT, Draft, Record, Scan, encode, redrafted, seal
 from hansard.views import head as heads
 
 if TYPE_CHECKING:
@@ -25,43 +30,40 @@ OURS = frozenset(
 )
 PASSED_OVER = frozenset({".DS_Store", "lost+found", "hansard.json.tmp"})
 
+STALE = 3600.0
+"""Seconds after which a file that was about to be renamed is one that a crash left."""
 
-def examine(files: Files, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
+
+def examine(
+    files: Files, told: Callable[[int], None] | None = None, *, repair: bool = False
+) -> Iterator[Finding]:
     """Each problem with its place and what to do about it. `told` hears how many logs were looked at."""
     files.settle()
     yield from _foreign(files)
+    yield from _leftovers(files, repair)
+    needed: dict[str, tuple[str, int]] = {}
     for n, session in enumerate(sorted(files.sessions())):
         if told is not None:
             told(n)
         log = files.new_log(session)
         try:
-            yield from _log(files, log)
+            found = list(_log(files, log, needed))
         except (HansardError, OSError) as error:
-            yield Finding(
-                kind="unreadable",
-                session=session,
-                place=log.path,
-                detail=str(error),
-                remedy="the file was left as it is; bring it back from a copy, or move it out of the store",
-            )
+            found = [
+                Finding(
+                    kind="unreadable",
+                    session=session,
+                    place=log.path,
+                    detail=str(error),
+                    remedy="the file was left as it is; bring it back from a copy, or move it out of the "
+                    "store",
+                )
+            ]
         finally:
             log.detach()
-    known = files.catalog.use(lambda catalog: catalog.known())
-    for session in sorted(set(known) - set(files.sessions()) - files.catalog.use(_open)):
-        yield Finding(
-            kind="catalog",
-            session=session,
-            place=files.path("catalog.db"),
-            detail="it lists a session that has no log",
-            remedy="close what has the store open and delete catalog.db; it comes back",
-        )
-    if files.catalog.in_memory:
-        yield Finding(
-            kind="catalog",
-            place=files.path("catalog.db"),
-            detail="it cannot be used; lists are made from the logs each time",
-            remedy="see that the folder can be written and that no other program has the file locked",
-        )
+        yield from _mended(files, session, found) if repair and found else found
+    yield from _catalog(files, repair)
+    yield from _blobs(files, needed, repair)
     for name in sorted(files.disk.names(files.path("aside"))):
         yield Finding(
             kind="aside",
@@ -71,23 +73,27 @@ def examine(files: Files, told: Callable[[int], None] | None = None) -> Iterator
         )
 
 
-def _open(catalog: Catalog) -> set[str]:
-    return {session for session, _ in catalog.open_ids()}
+# -- logs
 
 
-def _log(files: Files, log: Log) -> Iterator[Finding]:
+def _log(files: Files, log: Log, needed: dict[str, tuple[str, int]]) -> Iterator[Finding]:
     size = log.attach().size
     reader = Scan()
     at = 0
+
+    def take(records: list[Record]) -> None:
+        for record in records:
+            log.advance(record)
+            for digest in record.blobs:
+                needed.setdefault(digest, (log.session, record.seq))
+
     while at < size:
         piece = log.stretch(at, min(at + (1 << 20), size))
         if not piece:
             break
         at += len(piece)
-        for record in reader.feed(piece):
-            log.advance(record)
-    for record in reader.finish():
-        log.advance(record)
+        take(reader.feed(piece))
+    take(reader.finish())
     length, state = reader.end + reader.unterminated, reader.state
     for wrong in reader.damage:
         yield Finding(
@@ -95,7 +101,8 @@ def _log(files: Files, log: Log) -> Iterator[Finding]:
             session=log.session,
             place=f"{log.path}:{wrong.offset}",
             detail=str(wrong),
-            remedy="what can be read is shown; bring the log back from a copy if one has what is missing",
+            remedy="what can be read is shown; bring the log back from a copy if one has what is missing, or "
+            "go on without it: `hansard doctor --repair` writes the log anew and keeps this one under aside/",
         )
     if log.head is None:
         yield Finding(
@@ -135,6 +142,130 @@ def _wrong_row(files: Files, log: Log, detail: str) -> Finding:
     )
 
 
+def _mended(files: Files, session: str, found: list[Finding]) -> Iterator[Finding]:
+    """The findings of one log, after what can be mended was. What somebody has open is left as it is."""
+    kinds = {finding.kind for finding in found}
+    failed = ""
+    if kinds & {"damage", "torn", "unborn"}:
+        try:
+            lease = files.lease(session)
+            try:
+                _mend(files, session, kinds)
+            finally:
+                files.release(session, lease)
+        except (HansardError, OSError) as error:
+            failed = str(error)
+    if "catalog" in kinds:
+        _drop_row(files, session)
+    for finding in found:
+        if finding.kind == "unreadable":
+            yield finding
+        elif failed and finding.kind != "catalog":
+            yield _with(finding, remedy=f"it could not be mended: {failed}")
+        else:
+            yield _with(finding, remedy="it was mended", repaired=True)
+
+
+def _mend(files: Files, session: str, kinds: set[str]) -> None:
+    with files._using(session) as log:
+        if "unborn" in kinds:
+            try:
+                files._take_new(log)  # what is in it is set aside
+            except AlreadyExists:
+                return  # somebody has begun it meanwhile
+            files.disk.unlink(log.path)
+            files.disk.sync_folder(files.path("sessions"))
+            log.detach()
+            return
+        files._grab(log, None)  # which sets a torn tail aside, and gives a last line its newline
+        if "damage" in kinds:
+            files.keep_copy(log, "damaged")
+            files.replace_log(log, _readable(log))
+
+
+def _readable(log: Log) -> Iterator[bytes]:
+    """The lines of a new log with all that can be read of this one; what is missing is said to be."""
+    state, last = 0, -1
+    for record in _records(log):
+        for draft in (*_missing(log.session, last + 1, record), redrafted(record)):
+            line, state = seal(_with_extra(draft, record), state)
+            yield line
+        last = record.seq
+
+
+def _records(log: Log) -> Iterator[Record]:
+    reader = Scan()
+    for line in log.lines(log.end):
+        yield from reader.feed(line)
+    yield from reader.finish()
+
+
+def _missing(session: str, expected: int, record: Record) -> Iterator[Draft]:
+    """What has to stand before a record so that a log without the records from `expected` on is intact."""
+    if record.kind == "compacted" and isinstance(record.data, dict) and record.data.get("first") == expected:
+        return
+    if expected == 0 < record.seq:
+        data = {"id": session, "uid": new_id()[5:], "format": FORMAT}
+        yield Draft(kind="session", data=msgspec.Raw(encode(data)), at=record.at, seq=0)
+        expected = 1
+    if expected < record.seq:
+        lost = {"first": expected, "last": record.seq - 1, "lost": True}
+        yield Draft(kind="compacted", data=msgspec.Raw(encode(lost)), at=record.at, seq=record.seq - 1)
+
+
+def _with_extra(draft: Draft, record: Record) -> bytes:
+    """The line of a record without its checksum, members of newer versions before the last two."""
+    body = encode(draft)
+    if not record.extra or draft.seq != record.seq:
+        return body
+    members = msgspec.json.decode(body)
+    ends = {name: members.pop(name) for name in ("at", "seq")}
+    return encode({**members, **record.extra, **ends})
+
+
+def _with(finding: Finding, **changes: object) -> Finding:
+    return msgspec.structs.replace(finding, **changes)
+
+
+# -- what stands beside them
+
+
+def _drop_row(files: Files, session: str) -> None:
+    """The next list makes it anew, because it compares every log with its row."""
+    touched = files.catalog.use(lambda catalog: catalog.mark_open(session))
+    files.catalog.use(lambda catalog: catalog.drop(session, touched=touched))
+    files.catalog.use(lambda catalog: catalog.mark_open(session))
+
+
+def _catalog(files: Files, repair: bool) -> Iterator[Finding]:
+    known = files.catalog.use(lambda catalog: catalog.known())
+    for session in sorted(set(known) - set(files.sessions()) - files.catalog.use(_open)):
+        finding = Finding(
+            kind="catalog",
+            session=session,
+            place=files.path("catalog.db"),
+            detail="it lists a session that has no log",
+            remedy="close what has the store open and delete catalog.db; it comes back",
+        )
+        if repair:
+            _drop_row(files, session)
+            finding = _with(finding, remedy="it was mended", repaired=True)
+        yield finding
+    if repair:
+        files.settle()
+    if files.catalog.in_memory:
+        yield Finding(
+            kind="catalog",
+            place=files.path("catalog.db"),
+            detail="it cannot be used; lists are made from the logs each time",
+            remedy="see that the folder can be written and that no other program has the file locked",
+        )
+
+
+def _open(catalog: Catalog) -> set[str]:
+    return {session for session, _ in catalog.open_ids()}
+
+
 def _foreign(files: Files) -> Iterator[Finding]:
     for name in sorted(set(files.disk.names(files.root)) - OURS - PASSED_OVER):
         yield Finding(
@@ -144,10 +275,75 @@ def _foreign(files: Files) -> Iterator[Finding]:
             remedy="move it elsewhere: a store is a folder of its own",
         )
     known = {file_key(session) + ".jsonl" for session in files.sessions()}
+    known |= {name + ".tmp" for name in known}
     for name in sorted(set(files.disk.names(files.path("sessions"))) - known - PASSED_OVER):
         yield Finding(
             kind="foreign",
             place=files.path("sessions", name),
             detail="no log of ours; it was left as it is",
             remedy="move it elsewhere, or give it its right name if it is a log",
+        )
+
+
+def _leftovers(files: Files, repair: bool) -> Iterator[Finding]:
+    """What a crash left of something that was being written or taken away: it was never acknowledged."""
+    folders = ["sessions", "names", "state"]
+    for kind in ("documents", "blobs"):
+        folders += [f"{kind}/{name}" for name in files.disk.names(files.path(kind)) if name != ".lock"]
+    for folder in folders:
+        for name in sorted(files.disk.names(files.path(folder))):
+            path = files.path(folder, name)
+            stat = files.disk.look(path) if name.endswith(".tmp") else None
+            if stat is not None and time.time() - stat.changed > STALE:
+                if repair:
+                    files.disk.unlink(path)
+                yield _left(path, "what a crash left of a file that was being written", repair)
+    for key in sorted(files.disk.names(files.path("documents"))):
+        path = files.path("documents", key)
+        stat = files.disk.look(path)
+        log = files.path("sessions", f"{key}.jsonl")
+        if stat is not None and time.time() - stat.changed > STALE and files.disk.look(log) is None:
+            if repair:
+                files.disk.make_folder(files.path("aside"))
+                files.disk.rename(path, files.aside(f"documents.{key}.left"))
+            yield _left(path, "documents of a session that is gone", repair)
+
+
+def _left(path: str, detail: str, repair: bool) -> Finding:
+    return Finding(
+        kind="leftover",
+        place=path,
+        detail=detail,
+        remedy="it was taken away"
+        if repair
+        else "nothing was acknowledged; `hansard doctor --repair` takes it away",
+        repaired=repair,
+    )
+
+
+def _blobs(files: Files, needed: dict[str, tuple[str, int]], repair: bool) -> Iterator[Finding]:
+    for blob in files.blobs():
+        data = files.disk.read_file(files.blob_path(blob.digest))
+        if data is None or sha256(data).hexdigest() == blob.digest:
+            needed.pop(blob.digest, None)
+            continue
+        if repair:
+            files.disk.make_folder(files.path("aside"))
+            files.disk.rename(files.blob_path(blob.digest), files.aside(f"blobs.{blob.digest}.altered"))
+        yield Finding(
+            kind="blob",
+            place=files.blob_path(blob.digest),
+            detail="what is in it is not what its name says",
+            remedy="it was set aside; put the same bytes again"
+            if repair
+            else "put the same bytes again, or bring it back from a copy",
+            repaired=repair,
+        )
+    for digest, (session, seq) in sorted(needed.items()):
+        yield Finding(
+            kind="blob",
+            session=session,
+            place=files.blob_path(digest),
+            detail=f"record {seq} needs it, and it is not there",
+            remedy="put the same bytes again, or bring it back from a copy",
         )

@@ -6,17 +6,18 @@ What is written is specified in docs/format.md. All that touches the operating s
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import chain, count, islice
 from typing import Any, TypeVar
 from zlib import crc32
 
-from hansard.engines import Finding, Holder, once, reentered, repeated, unexpected
+from hansard.engines import Blob, Finding, Holder, Shelf, once, reentered, repeated, unexpected
 from hansard.engines.catalog import Catalog
 from hansard.engines.catalog_file import CatalogFile
 from hansard.engines.disk import Disk, problem
@@ -36,8 +37,23 @@ from hansard.errors import (
     Unsupported,
 )
 from hansard.ids import file_key, id_of, new_id
-from hansard.records import FORMAT, TAIL, Damage, Draft, Record, decode, encode, frame, last, parse, stored
+from hansard.records import (
+    FORMAT,
+    TAIL,
+    Damage,
+    Draft,
+    Record,
+    decode,
+    encode,
+    frame,
+    last,
+    parse,
+    seal,
+    sealed_anew,
+    stored,
+)
 from hansard.views import head as heads
+from hansard.views import vacuum
 from hansard.views.head import Head, Query
 
 T = TypeVar("T")
@@ -75,6 +91,7 @@ class Files:
         self._leased = False
         self._mutex = threading.RLock()
         self._logs: dict[str, Log] = {}
+        self._namespaces: dict[str, Files] = {}
         self._uses = count()
         with self._told(self.root):
             self._open_root(create=create, network=network)
@@ -211,6 +228,148 @@ class Files:
         log.detach()
         return gone
 
+    def put(
+        self,
+        session: str,
+        drafts: Iterable[Draft],
+        *,
+        documents: Mapping[str, bytes] | None = None,
+        lease: Any = None,
+    ) -> int:
+        self._may_write()
+        with self._using(session) as log:
+            self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
+            if lease is not None:
+                lease.marked = True
+            fd = self._take_new(log)  # an empty log does not exist, but keeps others from beginning it
+            beside = log.path + ".tmp"
+            try:
+                for name, data in (documents or {}).items():
+                    self._replace(self._document_path(Shelf("documents", session), name), data)
+                seq = self._write_beside(beside, drafts)
+                self.disk.rename(beside, log.path)
+                self.disk.sync_folder(self.path("sessions"))
+            except BaseException as error:
+                self._forget(beside)
+                gone = self._undo(fd, log)
+                with suppress(OSError):
+                    self.disk.remove_folder(self._shelf_path(Shelf("documents", session)))
+                if isinstance(error, OSError):
+                    told = problem(error, log.path)
+                    told.outcome_unknown = not gone
+                    raise told from error
+                raise
+            log.detach()
+            return seq
+
+    def _write_beside(self, path: str, drafts: Iterable[Draft]) -> int:
+        """A whole log in a file of its own, synced. Gives the last seq."""
+        fd = self.disk.open(path, write=True, create=True)
+        try:
+            self.disk.truncate(fd, 0)
+            seq, state, lines, size = -1, 0, [], 0
+            for draft in drafts:
+                seq = seq + 1 if draft.seq is None else draft.seq
+                draft.seq, draft.sum = seq, None
+                line, state = seal(encode(draft), state)
+                lines.append(line)
+                size += len(line)
+                if size > REFRESH:
+                    self.disk.write(fd, b"".join(lines))
+                    lines, size = [], 0
+            self.disk.write(fd, b"".join(lines))
+            self.disk.sync(fd)
+        finally:
+            self.disk.close(fd)
+        return seq
+
+    def _forget(self, path: str) -> None:
+        with suppress(OSError):
+            self.disk.unlink(path)
+
+    def rewrite(
+        self, session: str, stretches: Sequence[Draft], *, expect: int, uid: str | None = None
+    ) -> int:
+        self._may_write()
+        with self._using(session) as log:
+            self._grab(log, uid)
+            if log.seq != expect:
+                raise unexpected(session, expect, log.seq)
+            log.fold(log.end)
+            if log.damage:
+                raise Damaged(
+                    f"{log.path} is damaged ({log.damage[0]}); nothing is taken out of it before that is "
+                    "mended: see `hansard doctor --repair`"
+                )
+            if not stretches:
+                return 0
+            self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
+            beside = log.path + ".tmp"
+            before = log.end
+            try:
+                after = self._copy_but(log, stretches, beside)
+                self.disk.rename(beside, log.path)
+            except BaseException:
+                self._forget(beside)
+                raise
+            try:
+                self.disk.sync_folder(self.path("sessions"))
+            finally:
+                log.detach()
+            return before - after
+
+    def _copy_but(self, log: Log, stretches: Sequence[Draft], path: str) -> int:
+        """Writes a log again, line by line as it is, with one line for each stretch. Gives its length."""
+        gone = [(vacuum.first(draft), draft) for draft in stretches]
+        split = self._split(log, gone)
+        fd = self.disk.open(path, write=True, create=True)
+        try:
+            self.disk.truncate(fd, 0)
+            was = state = size = 0
+            lines: list[bytes] = []
+            for line in log.lines(log.end):
+                found = last(line) or (parse(line).seq, 0)
+                seq = found[0]
+                if sealed_anew(line, was)[0] != line:
+                    raise Damaged(f"{log.path}: record {seq} is not as it was written; nothing was changed")
+                was = crc32(line, was)
+                while gone and (gone[0][1].seq or 0) < seq:
+                    gone.pop(0)
+                if not gone or seq < gone[0][0]:
+                    new, state = sealed_anew(line, state, alone=seq in split)
+                elif seq == gone[0][1].seq:
+                    draft = gone[0][1]
+                    draft.at = parse(line).at
+                    new, state = seal(encode(draft), state)
+                else:
+                    continue
+                lines.append(new)
+                size += len(new)
+                if len(lines) > 1000 or len(new) > REFRESH:
+                    self.disk.write(fd, b"".join(lines))
+                    lines.clear()
+            self.disk.write(fd, b"".join(lines))
+            self.disk.sync(fd)
+        finally:
+            self.disk.close(fd)
+        return size
+
+    def _split(self, log: Log, gone: Sequence[tuple[int, Draft]]) -> set[int]:
+        """The records that stay of batches of which some go."""
+        touched: dict[tuple[int, int], list[bool]] = {}
+        spans = [(first, draft.seq or 0) for first, draft in gone]
+        for record in self._read(log, [(0, log.seq)]):
+            if record.batch is not None and record.batch[1] > 1:
+                goes = any(a <= record.seq <= b for a, b in spans)
+                touched.setdefault(record.batch, []).append(goes)
+        return {
+            batch[0] + i
+            for batch, going in touched.items()
+            if any(going) and not all(going)
+            for i, goes in enumerate(going)
+            if not goes
+        }
+
     def _take_new(self, log: Log) -> int:
         """Opens a log that nobody has begun, with its append lock held."""
         while True:
@@ -232,6 +391,9 @@ class Files:
                 log.forget()
             else:
                 raise AlreadyExists(log.session)
+        left = self._shelf_path(Shelf("documents", log.session))
+        if self.disk.look(left) is not None:  # a deletion was cut short
+            self.disk.remove_folder(left)
         return fd
 
     def _write_first(self, log: Log, fd: int, drafts: Sequence[Draft]) -> list[Record]:
@@ -423,9 +585,9 @@ class Files:
         torn = log.stretch(start, stop)
         if torn.strip(b"\0"):
             self.disk.make_folder(self.path("aside"))
-            self.disk.replace(self._aside(f"{file_key(log.session)}.torn"), torn)
+            self.disk.replace(self.aside(f"{file_key(log.session)}.torn"), torn)
 
-    def _aside(self, name: str) -> str:
+    def aside(self, name: str) -> str:
         """A path for something set aside, which says when and why."""
         return self.path("aside", f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.{name}")
 
@@ -504,10 +666,20 @@ class Files:
             self._current(log)
             return list(log.damage)
 
-    def find(self, session: str, id: str) -> Record | None:
+    def find(self, session: str, id: str, *, uid: str | None = None) -> Record | None:
         with self._using(session) as log:
+            if uid is not None and self._current(log).uid != uid:
+                raise _replaced(session)
             self._current(log)
             return self._by_id(log, id)
+
+    def size(self, session: str) -> int:
+        self._alive()
+        path = self._shelf_path(Shelf("documents", session))
+        with self._told(path):
+            found = [self.disk.look(self._log_path(session))]
+            found += [self.disk.look(f"{path}/{name}") for name in self.disk.names(path)]
+        return sum(stat.size for stat in found if stat is not None)
 
     def _by_id(self, log: Log, id: str) -> Record | None:
         """The record with this id, read back from the log."""
@@ -518,7 +690,7 @@ class Files:
             found = next(self._read(log, [(seq, seq)]), None)
         except (FileNotFoundError, _ReplacedError):
             raise SessionNotFound(log.session) from None
-        return found if found is not None and found.id == id else None
+        return found if found is not None and id in vacuum.ids(found) else None
 
     def read(
         self,
@@ -690,12 +862,16 @@ class Files:
                 self._grab(log, uid)
             except SessionNotFound:
                 return False
-            if unless_input and log.fold(log.end).has_user_input:
+            shelf = Shelf("documents", session)
+            if unless_input and not (heads.is_bare(log.fold(log.end)) and not self.documents(shelf)):
                 return False
             touched = self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
             self.disk.unlink(log.path)
             self.disk.sync_folder(self.path("sessions"))
             log.detach()
+            with suppress(OSError):  # whoever begins a session of that id takes away what is left
+                if self.disk.look(log.path) is None:
+                    self.disk.remove_folder(self._shelf_path(shelf))
             # not if somebody has begun a session of that id meanwhile
             self.catalog.use(lambda catalog: catalog.drop(session, touched=touched))
             return True
@@ -741,50 +917,186 @@ class Files:
         self._alive()
         return self._leases.sweep()
 
-    # -- names
+    # -- documents
 
-    def names(self, group: str) -> tuple[dict[str, Any], str]:
+    def _shelf_path(self, shelf: Shelf) -> str:
+        key = f"/{file_key(shelf.session)}" if shelf.kind == "documents" else ""
+        return f"{self.root}/{shelf.kind}{key}"
+
+    def _document_path(self, shelf: Shelf, name: str) -> str:
+        end = "" if shelf.kind == "documents" else ".json"
+        return f"{self._shelf_path(shelf)}/{file_key(name)}{end}"
+
+    def document(self, shelf: Shelf, name: str) -> tuple[bytes, str] | None:
         self._alive()
-        path = self.path("names", file_key(group) + ".json")
+        path = self._document_path(shelf, name)
         with self._told(path):
             raw = self.disk.read_file(path)
-        if raw is None:
-            return {}, ""
-        try:
-            return _names_in(raw), _version(raw)
-        except ValueError:
-            raise Damaged(
-                f"{path} cannot be understood; it was left as it is. Set a name to begin it anew: the old "
-                "file is then kept under aside/"
-            ) from None
+        return None if raw is None else (raw, _version(raw))
 
-    def set_names(self, group: str, names: dict[str, Any], *, expect: str) -> bool:
+    def documents(self, shelf: Shelf) -> list[str]:
+        self._alive()
+        folder = self._shelf_path(shelf)
+        end = "" if shelf.kind == "documents" else ".json"
+        found: list[str] = []
+        with self._told(folder):
+            for file in self.disk.names(folder):
+                key = file[: len(file) - len(end)]
+                if not file.endswith(end) or file.endswith(".tmp"):
+                    continue
+                name = id_of(key)
+                if name is None and "=~" in key:
+                    name = self._written_name(f"{folder}/{file}")
+                if name is not None and file_key(name) == key:
+                    found.append(name)
+        return sorted(found)
+
+    def _written_name(self, path: str) -> str | None:
+        """The name that a document itself gives in its first line, where that of its file is a hash."""
+        try:
+            first = decode((self.disk.read_file(path) or b"").split(b"\n", 1)[0])
+        except ValueError:
+            return None
+        name = first.get("name") if isinstance(first, dict) else None
+        return name if isinstance(name, str) else None
+
+    def put_document(
+        self,
+        shelf: Shelf,
+        name: str,
+        data: bytes,
+        *,
+        expect: str | None = None,
+        uid: str | None = None,
+        aside: str = "",
+    ) -> str | None:
+        path = self._document_path(shelf, name)
+        with self._shelf_locked(shelf, uid):
+            raw = self.disk.read_file(path) if expect is not None or aside else None
+            if expect is not None and expect != ("" if raw is None else _version(raw)):
+                return None
+            if raw is not None and aside:
+                self._keep_aside(path, raw, aside)
+            self._replace(path, data)
+        return _version(data)
+
+    def drop_document(
+        self, shelf: Shelf, name: str, *, expect: str | None = None, uid: str | None = None
+    ) -> bool:
+        path = self._document_path(shelf, name)
+        with self._shelf_locked(shelf, uid):
+            if self.disk.look(path) is None:
+                return False
+            if expect is not None and expect != _version(self.disk.read_file(path) or b""):
+                return False
+            self.disk.unlink(path)
+            self.disk.sync_folder(self._shelf_path(shelf))
+        return True
+
+    @contextmanager
+    def _shelf_locked(self, shelf: Shelf, uid: str | None) -> Iterator[None]:
+        """Nobody else writes there meanwhile. For documents of a session that is its append lock, under which
+        it is known to exist, and all that it said before is made durable."""
         self._may_write()
-        path = self.path("names", file_key(group) + ".json")
-        with self._told(path):
-            self.disk.make_folder(self.path("names"))
-            with self.disk.locked(self.path("locks/.names")):
-                raw = self.disk.read_file(path)
-                version = "" if raw is None else _version(raw)
-                if raw is not None and not self._sound(path, raw):
-                    version = ""
-                if version != expect:
-                    return False
-                self.disk.replace(path, encode({"names": names}) + b"\n")
-        return True
+        if shelf.kind == "documents":
+            with self._using(shelf.session) as log:
+                self._grab(log, uid)
+                if uid is not None and log.fold(log.end).uid != uid:
+                    raise _replaced(shelf.session)
+                self._sync(log)
+                yield
+            return
+        with self._told(self._shelf_path(shelf)):
+            self.disk.make_folder(self.path("locks"))
+            with self.disk.locked(self.path(f"locks/.{shelf.kind}")):
+                yield
 
-    def _sound(self, path: str, raw: bytes) -> bool:
-        """Whether a file can be understood; one that cannot is set aside before it is written anew."""
-        try:
-            _names_in(raw)
-        except ValueError:
-            self.disk.make_folder(self.path("aside"))
-            to = self._aside(f"names.{path.rpartition('/')[2]}.illegible")
-            self.disk.rename(path, to)
-            told = f"{path} could not be understood and was set aside as {to}"
-            warnings.warn(told, HansardWarning, stacklevel=2)
-            return False
-        return True
+    def _replace(self, path: str, data: bytes) -> None:
+        self.disk.make_folder(path.rpartition("/")[0])
+        self.disk.replace(path, data)
+
+    def _keep_aside(self, path: str, raw: bytes, why: str) -> None:
+        """A copy of what is about to be replaced because it could not be understood."""
+        self.disk.make_folder(self.path("aside"))
+        to = self.aside(f"{path.removeprefix(self.root + '/').replace('/', '.')}.{why}")
+        self.disk.replace(to, raw)
+        told = f"{path} could not be understood; a copy of it was set aside as {to}"
+        warnings.warn(told, HansardWarning, stacklevel=2)
+
+    # -- blobs
+
+    def blob_path(self, digest: str) -> str:
+        return f"{self.root}/blobs/{digest[:2]}/{digest}"
+
+    def put_blob(self, data: bytes) -> str:
+        from hashlib import sha256
+
+        self._may_write()
+        digest = sha256(data).hexdigest()
+        path = self.blob_path(digest)
+        with self._told(path), self._blobs_locked(shared=True):
+            there = self.disk.look(path)
+            if there is not None and there.size == len(data):
+                self.disk.touch(path)
+            else:
+                beside = f"{path}.{new_id()[5:]}.tmp"  # several may put the same at once
+                self.disk.make_folder(path.rpartition("/")[0])
+                self.disk.replace(path, data, beside=beside)
+        return digest
+
+    @contextmanager
+    def _blobs_locked(self, *, shared: bool) -> Iterator[None]:
+        self.disk.make_folder(self.path("blobs"))
+        with self.disk.locked(self.path("blobs/.lock"), shared=shared):
+            yield
+
+    def blob(self, digest: str) -> bytes | None:
+        from hashlib import sha256
+
+        self._alive()
+        path = self.blob_path(digest)
+        with self._told(path):
+            data = self.disk.read_file(path)
+        if data is not None and sha256(data).hexdigest() != digest:
+            raise Damaged(f"{path} is not what its name says; put the same bytes again, and it is mended")
+        return data
+
+    def blobs(self) -> Iterator[Blob]:
+        """All of them, in order."""
+        for folder in sorted(self.disk.names(self.path("blobs"))):
+            if len(folder) == 2:
+                for name in sorted(self.disk.names(self.path("blobs", folder))):
+                    found = self.disk.look(self.blob_path(name)) if _is_digest(name) else None
+                    if found is not None:
+                        yield Blob(name, found.size, datetime.fromtimestamp(found.changed, UTC))
+
+    def sweep_blobs(
+        self, before: datetime, needed: Callable[[set[str]], set[str]], *, dry_run: bool = False
+    ) -> list[Blob]:
+        self._may_write()
+        with self._told(self.path("blobs")):
+            if self.disk.look(self.path("blobs")) is None:
+                return []
+            with self._blobs_locked(shared=False):
+                old = {blob.digest: blob for blob in self.blobs() if blob.touched < before}
+                swept = sorted(set(old) - needed(set(old))) if old else []
+                for digest in () if dry_run else swept:
+                    self.disk.unlink(self.blob_path(digest))
+        return [old[digest] for digest in swept]
+
+    # -- tenants
+
+    def namespace(self, name: str) -> Files:
+        self._alive()
+        with self._mutex:
+            found = self._namespaces.get(name)
+            if found is None:
+                path = self.path("namespaces", file_key(name))
+                found = Files(
+                    path, disk=self.disk, readonly=self.readonly, create=not self.readonly, network=True
+                )
+                self._namespaces[name] = found
+            return found
 
     # -- following
 
@@ -797,12 +1109,41 @@ class Files:
 
     # -- health and the end
 
-    def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
+    def keep_copy(self, log: Log, why: str) -> None:
+        """A copy of a whole log under aside/."""
+        self.disk.make_folder(self.path("aside"))
+        self._write_lines(self.aside(f"{file_key(log.session)}.{why}"), log.lines(log.end))
+        self.disk.sync_folder(self.path("aside"))
+
+    def replace_log(self, log: Log, lines: Iterable[bytes]) -> None:
+        """Puts another log in the place of one. Under the append lock and the lease."""
+        self.catalog.use(lambda catalog: catalog.mark_open(log.session), writing=True)
+        beside = log.path + ".tmp"
+        try:
+            self._write_lines(beside, lines)
+            self.disk.rename(beside, log.path)
+        except BaseException:
+            self._forget(beside)
+            raise
+        log.detach()
+        self.disk.sync_folder(self.path("sessions"))
+
+    def _write_lines(self, path: str, lines: Iterable[bytes]) -> None:
+        fd = self.disk.open(path, write=True, create=True)
+        try:
+            self.disk.truncate(fd, 0)
+            for line in lines:
+                self.disk.write(fd, line)
+            self.disk.sync(fd)
+        finally:
+            self.disk.close(fd)
+
+    def doctor(self, told: Callable[[int], None] | None = None, *, repair: bool = False) -> Iterator[Finding]:
         from hansard.engines.examination import examine
 
         self._alive()
         with self._told(self.root):
-            yield from examine(self, told)
+            yield from examine(self, told, repair=repair)
 
     @property
     def closed(self) -> bool:
@@ -811,6 +1152,8 @@ class Files:
     def close(self) -> None:
         if self.closed:
             return
+        for tenant in self._namespaces.values():
+            tenant.close()
         for lease in self._leases.mine():
             with suppress(HansardError):
                 self.release(lease.session, lease)
@@ -879,10 +1222,8 @@ def _version(raw: bytes) -> str:
     return f"{crc32(raw):08x}{len(raw)}"
 
 
-def _names_in(raw: bytes) -> dict[str, Any]:
-    """The names in a file; `ValueError` where it has none."""
-    written = decode(raw)
-    names = written.get("names") if isinstance(written, dict) else None
-    if not isinstance(names, dict):
-        raise ValueError("no names in it")
-    return names
+_digest = re.compile("[0-9a-f]{64}").fullmatch
+
+
+def _is_digest(name: str) -> bool:
+    return _digest(name) is not None

@@ -16,6 +16,7 @@ from hansard.errors import Damaged, HansardError, ReadOnlyStore, SessionNotFound
 from hansard.ids import file_key
 from hansard.records import Damage, Record, Scan, state_after
 from hansard.views import head as heads
+from hansard.views import vacuum
 from hansard.views.head import Head
 
 PIECE = 1 << 18
@@ -150,8 +151,9 @@ class Log:
             self.head = self._first(record)
         else:
             heads.advance(self.head, record)
-        if record.id is not None:
-            self._ids[record.id] = record.seq
+        if record.id is not None or record.kind == "compacted":
+            for id in vacuum.ids(record):
+                self._ids[id] = record.seq
 
     def save(self, *, open: bool | None = None) -> None:
         """Writes what was folded to the catalog. A row that is new says that the log may have grown, or gone,
@@ -242,6 +244,13 @@ class Log:
                 return
             start += len(piece)
             yield piece
+
+    def lines(self, size: int) -> Iterator[bytes]:
+        """The whole lines of the first `size` bytes, newlines included."""
+        rest = b""
+        for piece in self._pieces(0, size):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from (line + b"\n" for line in whole)
 
     def stretch(self, start: int, stop: int) -> bytes:
         """A stretch of the file."""

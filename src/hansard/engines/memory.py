@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
-from hansard.engines import Finding, Holder, once, reentered, repeated, unexpected
+from hansard.engines import (
+    Blob,
+    Finding,
+    Holder,
+    Shelf,
+    once,
+    reentered,
+    repeated,
+    unexpected,
+)
 from hansard.engines.disk import Disk
 from hansard.errors import AlreadyExists, Closed, ReadOnlyStore, SessionBusy, SessionNotFound
-from hansard.records import Damage, Draft, Record, decode, encode, parse, understood
+from hansard.records import Damage, Draft, Record, encode, parse, redrafted, understood
 from hansard.views import head as heads
+from hansard.views import vacuum
 from hansard.views.head import Head, Query
 
 
@@ -29,41 +40,51 @@ class MemoryLease:
 class Log:
     """A session: its records as JSON, so that nobody shares an object with the store, and its head."""
 
-    def __init__(self, drafts: Sequence[Draft]) -> None:
+    def __init__(self, drafts: Iterable[Draft]) -> None:
         self.lines: list[bytes] = []
+        self.seqs: list[int] = []
         self.kinds: list[str] = []
         self.ids: dict[str, int] = {}
         self.head: Head | None = None
         self.busy = False
-        self.add(drafts)
+        for draft in drafts:
+            self._take(draft)
+
+    @property
+    def last(self) -> int:
+        return self.seqs[-1] if self.seqs else -1
 
     def add(self, drafts: Sequence[Draft]) -> None:
+        """Adds the records of one write."""
         if self.busy:
             raise reentered("" if self.head is None else self.head.id)
         self.busy = True
         try:
-            self._add(drafts)
+            batch = (self.last + 1, len(drafts)) if len(drafts) > 1 else None
+            for draft in drafts:
+                draft.seq, draft.batch = None, batch
+                self._take(draft)
         finally:
             self.busy = False
 
-    def _add(self, drafts: Sequence[Draft]) -> None:
-        batch = (len(self.lines), len(drafts)) if len(drafts) > 1 else None
-        for draft in drafts:
-            draft.seq = len(self.lines)
-            draft.batch = batch
-            self.lines.append(encode(draft))
-            self.kinds.append(draft.kind)
-            record = parse(self.lines[-1])
-            if record.id is not None:
-                self.ids[record.id] = record.seq
-            if self.head is None:
-                self.head = heads.begin(record)
-            else:
-                heads.advance(self.head, record)
+    def _take(self, draft: Draft) -> None:
+        if draft.seq is None:
+            draft.seq = self.last + 1
+        line = encode(draft)
+        record = parse(line)
+        if self.head is None:
+            self.head = heads.begin(record)
+        else:
+            heads.advance(self.head, record)
+        self.lines.append(line)
+        self.seqs.append(record.seq)
+        self.kinds.append(record.kind)
+        for id in vacuum.ids(record):
+            self.ids[id] = record.seq
 
     def record(self, seq: int) -> Record:
         """A record of the caller's own."""
-        return understood(parse(self.lines[seq]))
+        return understood(parse(self.lines[bisect_left(self.seqs, seq)]))
 
 
 class Memory:
@@ -77,8 +98,11 @@ class Memory:
         self._mutex = threading.RLock()
         self._logs: dict[str, Log] = {}
         self._leases: dict[str, MemoryLease] = {}
-        self._names: dict[str, tuple[bytes, int]] = {}
         self._watches: dict[object, tuple[str | None, Callable[[str | None], None]]] = {}
+        self._shelves: dict[Shelf, dict[str, tuple[bytes, str]]] = {}
+        self._versions = 0
+        self._blobs: dict[str, tuple[bytes, datetime]] = {}
+        self._namespaces: dict[str, Memory] = {}
         self._disk = Disk()  # knows whether this process is the one that opened it
         self._closed = False
 
@@ -116,6 +140,46 @@ class Memory:
         self._tell(session)
         return records
 
+    def put(
+        self,
+        session: str,
+        drafts: Iterable[Draft],
+        *,
+        documents: Mapping[str, bytes] | None = None,
+        lease: Any = None,
+    ) -> int:
+        self._writable()
+        log = Log(drafts)
+        with self._mutex:
+            self._writable()
+            if session in self._logs:
+                raise AlreadyExists(session)
+            self._logs[session] = log
+            for name, data in (documents or {}).items():
+                self._place(Shelf("documents", session), name, data)
+        self._tell(session)
+        return log.last
+
+    def rewrite(
+        self, session: str, stretches: Sequence[Draft], *, expect: int, uid: str | None = None
+    ) -> int:
+        self._writable()
+        with self._mutex:
+            log = self._log(session, uid)
+            if log.last != expect:
+                raise unexpected(session, expect, log.last)
+            gone = [(vacuum.first(draft), draft) for draft in stretches]
+            kept: list[Draft] = []
+            for seq in log.seqs:
+                while gone and (gone[0][1].seq or 0) < seq:
+                    kept.append(gone.pop(0)[1])
+                if not gone or seq < gone[0][0]:
+                    kept.append(redrafted(log.record(seq)))
+            before = sum(map(len, log.lines))
+            self._logs[session] = log = Log(kept)
+        self._tell(session)
+        return before - sum(map(len, log.lines))
+
     def append(
         self,
         session: str,
@@ -137,7 +201,7 @@ class Memory:
                 if seq is not None:
                     repeated(session, draft, log.record(seq))
             missing = [draft for draft, seq in zip(new, seqs, strict=True) if seq is None]
-            last = len(log.lines) - 1
+            last = log.last
             if missing and expect is not None and expect != last:
                 raise unexpected(session, expect, last)
             log.add(missing)
@@ -166,16 +230,23 @@ class Memory:
             assert head is not None
             return heads.copy(head)
 
+    def size(self, session: str) -> int:
+        self._alive()
+        with self._mutex:
+            log = self._logs.get(session)
+            documents = self._shelves.get(Shelf("documents", session), {})
+            return sum(map(len, log.lines if log else ())) + sum(len(data) for data, _ in documents.values())
+
     def damage(self, session: str) -> list[Damage]:
         self._alive()
         with self._mutex:
             self._log(session)
         return []
 
-    def find(self, session: str, id: str) -> Record | None:
+    def find(self, session: str, id: str, *, uid: str | None = None) -> Record | None:
         self._alive()
         with self._mutex:
-            log = self._log(session)
+            log = self._log(session, uid)
             seq = log.ids.get(id)
             return None if seq is None else log.record(seq)
 
@@ -193,14 +264,13 @@ class Memory:
         self._alive()
         with self._mutex:
             log = self._log(session, uid)
-            count = len(log.lines)
-        seqs = range(count)
-        wanted: list[int] = []
-        for a, b in [(0, count - 1)] if spans is None else spans:
-            wanted += seqs[bisect_left(seqs, a) : bisect_right(seqs, b)]
+            seqs = log.seqs
+            chosen: list[int] = []
+            for a, b in [(0, log.last)] if spans is None else spans:
+                places = range(bisect_left(seqs, a), bisect_right(seqs, b))
+                chosen += [seqs[at] for at in places if kinds is None or log.kinds[at] in kinds]
         if reverse:
-            wanted.reverse()
-        chosen = [seq for seq in wanted if kinds is None or log.kinds[seq] in kinds]
+            chosen.reverse()
         return map(log.record, chosen[:limit])
 
     # -- lists
@@ -233,9 +303,13 @@ class Memory:
                 log = self._log(session, uid)
             except SessionNotFound:
                 return False
-            if unless_input and log.head is not None and log.head.has_user_input:
+            shelf = Shelf("documents", session)
+            if unless_input and log.head is not None and not heads.is_bare(log.head):
+                return False
+            if unless_input and self._shelves.get(shelf):
                 return False
             del self._logs[session]
+            self._shelves.pop(shelf, None)
         self._tell(session)
         return True
 
@@ -266,21 +340,53 @@ class Memory:
         with self._mutex:
             return [lease.holder for _, lease in sorted(self._leases.items())]
 
-    # -- names
+    # -- documents
 
-    def names(self, group: str) -> tuple[dict[str, Any], str]:
+    def document(self, shelf: Shelf, name: str) -> tuple[bytes, str] | None:
         self._alive()
         with self._mutex:
-            raw, version = self._names.get(group, (b"{}", 0))
-            return decode(raw), str(version or "")
+            return self._shelves.get(shelf, {}).get(name)
 
-    def set_names(self, group: str, names: dict[str, Any], *, expect: str) -> bool:
+    def documents(self, shelf: Shelf) -> list[str]:
+        self._alive()
+        with self._mutex:
+            return sorted(self._shelves.get(shelf, ()))
+
+    def put_document(
+        self,
+        shelf: Shelf,
+        name: str,
+        data: bytes,
+        *,
+        expect: str | None = None,
+        uid: str | None = None,
+        aside: str = "",
+    ) -> str | None:
         self._writable()
         with self._mutex:
-            version = self._names.get(group, (b"", 0))[1]
-            if str(version or "") != expect:
+            if shelf.kind == "documents":
+                self._log(shelf.session, uid)
+            before = self._shelves.get(shelf, {}).get(name)
+            if expect is not None and expect != ("" if before is None else before[1]):
+                return None
+            return self._place(shelf, name, data)
+
+    def _place(self, shelf: Shelf, name: str, data: bytes) -> str:
+        self._versions += 1
+        self._shelves.setdefault(shelf, {})[name] = (bytes(data), str(self._versions))
+        return str(self._versions)
+
+    def drop_document(
+        self, shelf: Shelf, name: str, *, expect: str | None = None, uid: str | None = None
+    ) -> bool:
+        self._writable()
+        with self._mutex:
+            if shelf.kind == "documents":
+                self._log(shelf.session, uid)
+            there = self._shelves.get(shelf, {})
+            if name not in there or (expect is not None and there[name][1] != expect):
                 return False
-            self._names[group] = (encode(names), version + 1)
+            del there[name]
             return True
 
     # -- following
@@ -302,9 +408,47 @@ class Memory:
             if session is None or wanted is None or wanted == session:
                 changed(session)
 
+    # -- blobs
+
+    def put_blob(self, data: bytes) -> str:
+        self._writable()
+        digest = sha256(data).hexdigest()
+        with self._mutex:
+            self._blobs[digest] = (bytes(data), datetime.now(UTC))
+        return digest
+
+    def blob(self, digest: str) -> bytes | None:
+        self._alive()
+        with self._mutex:
+            found = self._blobs.get(digest)
+        return None if found is None else found[0]
+
+    def sweep_blobs(
+        self, before: datetime, needed: Callable[[set[str]], set[str]], *, dry_run: bool = False
+    ) -> list[Blob]:
+        self._writable()
+        with self._mutex:
+            old = {digest for digest, (_, touched) in self._blobs.items() if touched < before}
+            swept = [
+                Blob(digest, len(self._blobs[digest][0]), self._blobs[digest][1])
+                for digest in sorted(old - (needed(old) if old else old))
+            ]
+            if not dry_run:
+                for blob in swept:
+                    del self._blobs[blob.digest]
+        return swept
+
+    def namespace(self, name: str) -> Memory:
+        self._alive()
+        with self._mutex:
+            found = self._namespaces.get(name)
+            if found is None:
+                found = self._namespaces[name] = Memory(self.url[7:], readonly=self.readonly)
+            return found
+
     # -- health and the end
 
-    def doctor(self, told: Callable[[int], None] | None = None) -> Iterator[Finding]:
+    def doctor(self, told: Callable[[int], None] | None = None, *, repair: bool = False) -> Iterator[Finding]:
         self._alive()
         return iter(())
 
@@ -319,6 +463,9 @@ class Memory:
         return self._closed or self._disk.inherited
 
     def close(self) -> None:
-        if not self.closed:
-            self._closed = True
-            self._tell(None)
+        if self.closed:
+            return
+        self._closed = True
+        self._tell(None)
+        for engine in self._namespaces.values():
+            engine.close()

@@ -477,3 +477,34 @@ def test_the_follower_of_a_forked_child_is_closed_and_the_parents_goes_on(world:
         assert parent.hear() == [3, 2, 3]
         with suppress(AssertionError):
             parent.result()
+
+
+# -- vacuum
+
+
+@pytest.mark.rule("E7", "H8")
+@pytest.mark.parametrize("which", ["a", None], ids=["one", "all"])
+def test_a_follower_goes_on_after_its_last_record_across_a_vacuum(world: World, which: str | None) -> None:
+    store, other = world.store(), world.other()
+    with other.create("a") as session:
+        for i in range(6):
+            session.checkpoint(users(f"{i}", f"{i}+"))
+        behind = store.follow(which, after=-1, timeout=LONG)
+        assert [record.seq for _, record, _ in _take(behind, 3)] == [0, 1, 2]
+        follower = store.follow(which, timeout=WHILE)
+        session.append(user("1"))
+        assert [record.seq for _, record, _ in _take(follower, 1)] == [7]
+        cursor = str(follower.cursor)
+    other.vacuum("a", drop_history=True)
+    other.append("a", user("2"))
+    left = [record.seq for record in store.read("a").records()]
+    assert left[0] == 0
+    assert len(left) < 9
+    assert left[-2:] == [7, 8]
+    assert [record.seq for _, record, _ in follower] == [8]
+    assert [record.seq for _, record, _ in store.follow(which, after=cursor, timeout=0)] == [8]
+    # one that was behind is told what is left of the rest; or it had read it before
+    rest = [record.seq for _, record, _ in _take(behind, 1)]
+    while rest[-1] < 8:
+        rest += [record.seq for _, record, _ in _take(behind, 1)]
+    assert rest in ([seq for seq in left if seq > 2], list(range(3, 9)))

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from hansard.engines import NAMES
 from hansard.errors import (
     AlreadyExists,
     AmbiguousSession,
+    Conflict,
     HansardError,
     InvalidId,
     NoSessions,
@@ -338,7 +340,7 @@ def test_a_reference_takes_neither_prefixes_nor_names(world: World, text: str) -
     store = world.store()
     _begin(store, "sess_abcdef")
     store.activate("sess_abcdef")
-    assert world.engine.set_names("agent", {"agent/coder": "sess_abcdef"}, expect="")
+    store.names.set("agent/coder", "sess_abcdef")
     for attempt in (
         lambda: store.read(text),
         lambda: store.head(text),
@@ -543,7 +545,7 @@ def test_a_name_that_is_not_there_is_not_found_and_is_never_a_prefix(world: Worl
 def test_a_name_means_the_session_that_it_points_at(world: World) -> None:
     store = world.store()
     _begin(store, "a", "b")
-    assert world.engine.set_names("agent", {"agent/coder/current": "a", "agent/x": "b"}, expect="")
+    store.names.move({"agent/coder/current": "a", "agent/x": "b"})
     assert store.resolve("@agent/coder/current") == "a"
     with store.resume("@agent/x") as session:
         assert session.id == "b"
@@ -553,11 +555,17 @@ def test_a_name_means_the_session_that_it_points_at(world: World) -> None:
 def test_a_name_never_means_a_session_that_is_gone(world: World) -> None:
     store = world.store()
     _begin(store, "a")
-    assert world.engine.set_names("agent", {"agent/coder": "a"}, expect="")
+    store.names.set("agent/coder", "a")
     store.delete("a")
     for attempt in (store.resolve, store.resume):
         with pytest.raises(SessionNotFound):
             attempt("@agent/coder")
+    assert store.names.get("agent/coder") is None
+    assert store.names.list() == {}
+    _begin(store, "a")  # another session, that nobody has named
+    assert store.names.get("agent/coder") is None
+    with pytest.raises(SessionNotFound):
+        store.resolve("@agent/coder")
 
 
 # -- I4
@@ -779,72 +787,120 @@ def test_resume_begins_nothing_for_a_text_that_means_nothing(world: World) -> No
 
 
 @pytest.mark.rule("I5")
-def test_a_group_without_names_is_empty(world: World) -> None:
-    assert world.engine.names("agent") == ({}, "")
+def test_a_name_that_nobody_gave_points_at_nothing(world: World) -> None:
+    store = world.store()
+    assert store.names.get("agent/coder") is None
+    assert store.names.list() == {}
+    assert store.names.delete("agent/coder") is False
 
 
 @pytest.mark.rule("I5")
 def test_names_of_one_group_are_moved_in_one_write(world: World) -> None:
-    engine = world.engine
-    assert engine.set_names("agent", {"agent/current": "a", "agent/before": "b"}, expect="")
-    names, version = engine.names("agent")
-    assert names == {"agent/current": "a", "agent/before": "b"}
-    assert engine.set_names("agent", {"agent/current": "c", "agent/before": "a"}, expect=version)
-    assert engine.names("agent")[0] == {"agent/current": "c", "agent/before": "a"}
-    assert engine.names("agent")[1] != version
+    store = world.store()
+    _begin(store, "a", "b", "c")
+    store.names.move({"agent/current": "a", "agent/before": "b"})
+    _, version = world.engine.document(NAMES, "agent") or (b"", "")
+    store.names.move({"agent/current": "c", "agent/before": "a"})
+    assert store.names.list("agent/") == {"agent/before": "a", "agent/current": "c"}
+    assert (world.engine.document(NAMES, "agent") or (b"", ""))[1] != version
+    store.names.move({"agent/current": None, "agent/x": "b"})
+    assert store.names.list("agent/") == {"agent/before": "a", "agent/x": "b"}
 
 
 @pytest.mark.rule("I5")
-def test_names_that_somebody_else_moved_meanwhile_are_not_replaced(world: World) -> None:
+def test_names_of_several_groups_do_not_move_together(world: World) -> None:
+    store = world.store()
+    _begin(store, "a")
+    with pytest.raises(ValueError, match="group"):
+        store.names.move({"agent/current": "a", "other/current": "a"})
+    assert store.names.list("agent/") == store.names.list("other/") == {}
+
+
+@pytest.mark.rule("I5")
+def test_a_name_of_a_session_that_is_not_there_is_not_given(world: World) -> None:
+    store = world.store()
+    _begin(store, "a")
+    with pytest.raises(SessionNotFound):
+        store.names.move({"agent/current": "a", "agent/before": "nobody"})
+    assert store.names.get("agent/current") is None
+
+
+@pytest.mark.rule("I5")
+@pytest.mark.parametrize("name", ["", " ", "a\n", "\ud800", "x" * 513])
+def test_a_name_follows_the_rules_of_ids(world: World, name: str) -> None:
+    store = world.store()
+    _begin(store, "a")
+    with pytest.raises(InvalidId):
+        store.names.set(name, "a")
+    with pytest.raises(InvalidId):
+        store.names.get(name)
+
+
+@pytest.mark.rule("I5")
+def test_a_name_that_somebody_else_moved_meanwhile_is_not_moved(world: World) -> None:
+    store, other = world.store(), world.other()
+    _begin(store, "a", "b", "c")
+    store.names.set("agent/x", "a", expect=None)
+    other.names.set("agent/x", "b", expect="a")
+    for wrong in ("a", None):
+        with pytest.raises(Conflict, match="'b'"):
+            store.names.set("agent/x", "c", expect=wrong)
+    assert store.names.get("agent/x") == "b"
+
+
+@pytest.mark.rule("I5")
+def test_a_document_that_somebody_else_replaced_meanwhile_is_not_replaced(world: World) -> None:
     engine = world.engine
-    assert engine.set_names("agent", {"x": "a"}, expect="")
-    _, old = engine.names("agent")
-    assert engine.set_names("agent", {"x": "b"}, expect=old)
-    assert not engine.set_names("agent", {"x": "c"}, expect=old)
-    assert not engine.set_names("agent", {"x": "c"}, expect="")
-    assert not engine.set_names("other", {"x": "c"}, expect=old)
-    assert engine.names("agent")[0] == {"x": "b"}
-    assert engine.names("other") == ({}, "")
+    old = engine.put_document(NAMES, "agent", b"1", expect="")
+    assert old
+    new = engine.put_document(NAMES, "agent", b"2", expect=old)
+    assert new
+    assert new != old
+    for wrong in (old, ""):
+        assert engine.put_document(NAMES, "agent", b"3", expect=wrong) is None
+        assert not engine.drop_document(NAMES, "agent", expect=wrong)
+    assert engine.put_document(NAMES, "other", b"3", expect=old) is None
+    assert engine.documents(NAMES) == ["agent"]
 
 
 @pytest.mark.rule("I5", "I2")
-def test_groups_whose_names_are_nearly_the_same_do_not_mix(world: World) -> None:
-    engine = world.engine
-    for group in ODD:
-        assert engine.set_names(group, {group: f"of {group}"}, expect=""), group
-    for group in ODD:
-        assert engine.names(group)[0] == {group: f"of {group}"}
+def test_names_that_are_nearly_the_same_do_not_mix(world: World) -> None:
+    store = world.store()
+    for id in ODD:
+        _begin(store, id)
+        store.names.set(id, id)
+        store.names.set(f"{id}/{id}"[:512], id)
+    for id in ODD:
+        assert store.names.get(id) == id
+        assert store.names.get(f"{id}/{id}"[:512]) == id
+    assert set(ODD) <= set(world.reopened().names.list())
 
 
 @pytest.mark.rule("I5")
 def test_names_stay_after_reopening(world: World) -> None:
-    assert world.engine.set_names("agent", {"x": "a", "ü": {"deep": [1, None]}}, expect="")
-    before = world.engine.names("agent")
-    world.reopened()
-    assert world.engine.names("agent") == before
+    store = world.store()
+    _begin(store, "a")
+    store.names.set("agent/ü", "a")
+    assert world.reopened().names.list("agent/") == {"agent/ü": "a"}
 
 
 @pytest.mark.rule("I5")
-def test_of_several_who_move_a_name_at_once_none_undoes_what_another_did(world: World) -> None:
-    engines = [world.engine] * 2
-    engines += [world.new_engine() if "survives" in world.capabilities else world.engine for _ in range(2)]
-    assert engines[0].set_names("counts", {"n": 0}, expect="")
+def test_of_several_who_give_names_at_once_none_undoes_what_another_did(world: World) -> None:
+    stores = [world.store(), world.store(), world.other(), world.other()]
+    _begin(stores[0], "a")
     failed: list[BaseException] = []
 
-    def count(engine: Any) -> None:
+    def give(place: int) -> None:
         try:
-            for _ in range(20):
-                done = False
-                while not done:
-                    names, version = engine.names("counts")
-                    done = engine.set_names("counts", {"n": names["n"] + 1}, expect=version)
+            for n in range(20):
+                stores[place].names.set(f"agent/{place}/{n}", "a")
         except HansardError as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=count, args=(engine,)) for engine in engines]
+    threads = [threading.Thread(target=give, args=(place,)) for place in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not failed
-    assert engines[0].names("counts")[0] == {"n": 80}
+    assert len(stores[0].names.list("agent/")) == 80

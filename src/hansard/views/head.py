@@ -31,7 +31,11 @@ class Head(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A snapshot of what a session is, as lists show it.
 
     `messages` counts message records, whatever of them the model still sees; `base` says where that is.
-    `other` has fields of newer versions. `titled` is True where somebody chose the title.
+    `other` has fields of newer versions. `titled` is True where somebody chose the title. A `parent` with a
+    `path` is the session that this one is a part of, one without the session that it is a fork of, as that
+    was just after record `forked_at`. `extras` counts the records of an application's own: its kinds, events,
+    output. `reach` is the first record whose history is still known: `vacuum` dropped what only earlier ones
+    showed.
     """
 
     id: str
@@ -48,6 +52,7 @@ class Head(msgspec.Struct, kw_only=True, omit_defaults=True):
     meta: dict[str, Any] = {}
     parent: str | None = None
     path: str | None = None
+    forked_at: int | None = None
     pinned: bool = False
     archived: bool = False
     created_at: datetime
@@ -59,6 +64,8 @@ class Head(msgspec.Struct, kw_only=True, omit_defaults=True):
     token_count: int | None = None
     summary: str = ""
     has_user_input: bool = False
+    extras: int = 0
+    reach: int = 0
     base: Base = Base()
     titled: bool = False
     first_text: str = ""
@@ -126,8 +133,55 @@ def advance(head: Head, record: Record) -> None:
             head.updated_at = _instant(record)
         case "usage" if isinstance(data, dict):
             head.usage = advance_usage(head.usage, data, record.model)
+        case "compacted" if isinstance(data, dict):
+            _resume_behind(head, data)
+        case "event" | "output":
+            head.extras += 1
+        case kind if "." in kind:
+            head.extras += 1
         case _:
             pass
+
+
+class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a head follows from records that `vacuum` takes out: how it stands just after them. Absolute,
+    so that sums of money come out to the last digit."""
+
+    messages: int
+    updated_at: datetime
+    usage: Usage
+    preview: str = ""
+    first_text: str = ""
+    summary: str = ""
+    has_user_input: bool = False
+    reach: int = 0
+
+
+def taken(head: Head) -> Taken:
+    """What a `compacted` record that ends here has to say."""
+    return Taken(**{name: getattr(head, name) for name in Taken.__struct_fields__})
+
+
+def _resume_behind(head: Head, data: dict[str, Any]) -> None:
+    """The head behind records that are not there any more, as their `compacted` record tells it."""
+    try:
+        after = msgspec.convert(data.get("head"), Taken)
+    except msgspec.ValidationError:
+        return  # a `compacted` record of somebody else's; what it left out counts nothing
+    for name in Taken.__struct_fields__:
+        setattr(head, name, getattr(after, name))
+    if not head.titled:
+        head.title = head.first_text
+
+
+def below(head: Head) -> str:
+    """The session that a head is a part of, "" for one that stands for itself; a fork does."""
+    return "" if head.path is None or head.parent is None else head.parent
+
+
+def is_bare(head: Head) -> bool:
+    """Whether nobody misses it: no user has put anything in, and no application anything of its own."""
+    return not head.has_user_input and not head.extras
 
 
 def fold(records: Any) -> Head | None:
@@ -162,7 +216,8 @@ _decode = msgspec.json.Decoder(Head).decode
 
 def _message(head: Head, record: Record) -> None:
     head.messages += 1
-    head.updated_at = _instant(record)
+    if record.origin is None:  # copying is no activity
+        head.updated_at = _instant(record)
     data, shape = record.data, record.shape
     said = messages.user_text(data, shape)
     if said:
@@ -203,6 +258,8 @@ def _set(head: Head, field: str, value: Any, record: Record) -> None:
         head.pinned = value is True
     elif field in ("parent", "path"):
         setattr(head, field, value if isinstance(value, str) else None)
+    elif field == "forked_at":
+        head.forked_at = value if type(value) is int else None
     else:
         head.other = {**head.other, field: value}
 
@@ -224,7 +281,7 @@ def _unset(head: Head, field: Any) -> None:
         head.meta = {}
     elif field == "pinned":
         head.pinned = False
-    elif field in ("parent", "path"):
+    elif field in ("parent", "path", "forked_at"):
         setattr(head, field, None)
     else:
         head.other = {name: value for name, value in head.other.items() if name != field}
@@ -261,7 +318,8 @@ def cut(text: str, graphemes: int) -> str:
 class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which heads, in what order. None: any. `meta` compares whole values, `labels` must all be there.
 
-    `empty` takes in sessions without user input; `anywhere` takes in children and archived ones too.
+    `empty` takes in sessions without user input; `anywhere` takes in children and archived ones too. With
+    `parent` the list has the children and the forks of that session, without it no children.
     `place` is where the page before ended: the rank and the id of its last head.
     """
 
@@ -310,7 +368,9 @@ def matches(head: Head, query: Query) -> bool:
     if query.prefix is not None and not head.id.startswith(query.prefix):
         return False
     if not query.anywhere:
-        if head.archived != query.archived or head.parent != query.parent:
+        if head.archived != query.archived:
+            return False
+        if below(head) if query.parent is None else head.parent != query.parent:
             return False
         if not head.has_user_input and not query.empty:
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -278,6 +278,39 @@ def left(given: Sequence[Entry], pop: int, *, pairs: bool) -> int:
         gone |= _orphans(given[cut:stop])
         stop = cut
     return stop
+
+
+def answering(
+    rest: Sequence[Entry], gone: Sequence[Entry], stays: Sequence[Entry], *, first: bool = False
+) -> list[Entry]:
+    """What others added, without results whose call is gone. With `first` it may come to stand first, where
+    no orphan may be."""
+    hidden = {id for entry in gone for id in messages.calls(entry.payload, entry.shape)}
+    made = {id for entry in stays for id in messages.calls(entry.payload, entry.shape)}
+    first = first and not stays
+    found: list[Entry] = []
+    for entry in rest:
+        calls = set(messages.calls(entry.payload, entry.shape))
+        orphans = set(messages.results(entry.payload, entry.shape)) - made - calls
+        if orphans and (orphans & hidden or (first and not found)):
+            hidden |= calls
+        else:
+            made |= calls
+            found.append(entry)
+    return found
+
+
+def shown(base: Base, last: int, read: Read) -> Iterator[tuple[int, Any, Record | None]]:
+    """What the model sees, one message at a time in bounded memory: the record it stands in, what it says,
+    and its own record where it has one."""
+    for part in (*base.parts, (base.after + 1, last)):
+        if len(part) == 2 and part[0] <= part[1]:
+            for record in read([(part[0], part[1])], ("message",)):
+                yield record.seq, record.data, record
+        elif len(part) == 3:
+            for record in read([(part[0], part[0])], ("history",)):
+                for payload in inline(record)[part[1] : part[2] + 1]:
+                    yield record.seq, payload, None
 
 
 def _orphans(given: Sequence[Entry]) -> set[str]:

@@ -1,0 +1,252 @@
+"""`doctor(repair=True)` on a folder of logs: what can be read stays, what cannot is kept aside."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hansard
+from hansard.engines import Finding
+from hansard.records import Record
+from hansard.store import Report, Store
+from hansard.testing.chat import texts, user, users
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with hansard.open(tmp_path / "store") as store:
+        yield store
+
+
+def begin(store: Store, id: str = "a") -> None:
+    with store.create(id) as session:
+        for n in range(5):
+            session.append(user(f"message {n}"), id=f"key-{n}")
+        session.extend(users("x", "y", "z"))
+        session.checkpoint([user("so far")])
+        session.append(user("last"))
+
+
+def log(store: Store, id: str = "a") -> Path:
+    return Path(store.url.removeprefix("file:")) / "sessions" / f"{id}.jsonl"
+
+
+def change(path: Path, edit: Callable[[list[bytes]], Sequence[bytes]]) -> bytes:
+    path.write_bytes(b"".join(edit(path.read_bytes().splitlines(keepends=True))))
+    return path.read_bytes()
+
+
+def said(store: Store, id: str = "a") -> list[tuple[Any, ...]]:
+    """What a reader gets, without what only stands for something else."""
+    records = [record for record in store.read(id).records() if record.kind != "compacted" and record.seq]
+    return [(r.seq, r.kind, r.data, r.id, r.at, r.batch) for r in records]
+
+
+def aside(store: Store) -> list[Path]:
+    return sorted((log(store).parent.parent / "aside").glob("*"))
+
+
+def of_kind(report: Report, *kinds: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.kind in kinds]
+
+
+DAMAGES: dict[str, Callable[[list[bytes]], Sequence[bytes]]] = {
+    "a byte": lambda lines: [*lines[:2], lines[2].replace(b"message 1", b"message 7"), *lines[3:]],
+    "garbage": lambda lines: [*lines[:3], b"\x00\xffgarbage\n", *lines[4:]],
+    "a line is missing": lambda lines: [*lines[:3], *lines[4:]],
+    "a part of a batch is missing": lambda lines: [*lines[:7], *lines[8:]],
+    "the first line": lambda lines: [b"garbage\n", *lines[1:]],
+    "the first lines": lambda lines: lines[3:],
+    "line ends": lambda lines: [*lines[:2], lines[2][:-1] + b" \r\n", *lines[3:]],
+    "a lost newline": lambda lines: [*lines[:2], lines[2][:-1], *lines[3:]],
+    "a line twice": lambda lines: [*lines[:3], lines[2], *lines[3:]],
+    "swapped lines": lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]],
+    "blank lines": lambda lines: [*lines[:4], b"\n", b"\n", *lines[4:]],
+}
+
+
+@pytest.mark.rule("C2", "C4")
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_can_be_read_of_a_damaged_log_becomes_a_sound_one(store: Store, damage: str) -> None:
+    begin(store)
+    damaged = change(log(store), DAMAGES[damage])
+    before = said(store)
+    history = texts(store.read("a").history())
+    found = of_kind(store.doctor(), "damage")
+    assert found
+    assert log(store).read_bytes() == damaged  # looking changes nothing
+    report = store.doctor(repair=True)
+    assert all(finding.repaired for finding in of_kind(report, "damage", "catalog"))
+    assert said(store) == before
+    assert texts(store.read("a").history()) == history
+    assert {finding.kind for finding in store.doctor().findings} == {"aside"}
+    assert store.read("a").damage == []
+    (copy,) = aside(store)
+    assert copy.read_bytes() == damaged
+    assert store.append("a", user("on")).seq == before[-1][0] + 1
+
+
+def as_lines(data: bytes) -> list[bytes]:
+    return data.splitlines(keepends=True)
+
+
+@pytest.mark.rule("C2", "C4")
+@settings(max_examples=60)
+@given(
+    edits=st.lists(
+        st.tuples(st.integers(0, 2000), st.sampled_from(("flip", "cut", "insert", "drop line", "nul"))),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_no_damage_keeps_a_log_from_being_repaired_and_no_good_record_is_lost(
+    edits: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with hansard.open(tmp_path_factory.mktemp("repair") / "store") as store:
+        begin(store)
+        data = bytearray(log(store).read_bytes())
+        for at, edit in edits:
+            at %= len(data)
+            if edit == "flip":
+                data[at] ^= 0x21
+            elif edit == "cut":
+                del data[at : at + 30]
+            elif edit == "insert":
+                data[at:at] = b"\r\n{}"
+            elif edit == "nul":
+                data[at : at + 16] = bytes(16)
+            else:
+                lines = as_lines(bytes(data))
+                del lines[at % len(lines)]
+                data = bytearray(b"".join(lines) or b"\n")
+        log(store).write_bytes(data)
+        try:
+            before = said(store)
+        except hansard.HansardError:
+            before = None
+        report = store.doctor(repair=True)
+        assert len(of_kind(report, "unreadable")) <= 1
+        if before is None or of_kind(report, "unreadable"):
+            return
+        assert said(store) == before
+        assert not of_kind(store.doctor(), "damage", "torn", "catalog")
+        store.append("a", user("on"))
+        assert texts(store.read("a").history())[-1] == "on"
+
+
+@pytest.mark.rule("C4")
+def test_members_of_newer_versions_survive_a_repair(store: Store) -> None:
+    begin(store)
+    change(log(store), DAMAGES["garbage"])
+    change(
+        log(store),
+        lambda lines: [*lines[:5], lines[5].replace(b',"at":', b',"mood":"calm","at":', 1), *lines[6:]],
+    )
+    store.doctor(repair=True)
+    lines = log(store).read_bytes().splitlines()
+    records = list(store.read("a").records())
+    assert {finding.kind for finding in store.doctor().findings} == {"aside"}
+    assert [r.extra for r in records if r.extra] == [{"mood": "calm"}] * sum(
+        b'"mood"' in line for line in lines
+    )
+
+
+@pytest.mark.rule("C1", "C4")
+def test_a_torn_tail_is_set_aside_and_a_log_that_never_began_is_taken_away(store: Store) -> None:
+    begin(store)
+    with log(store).open("ab") as file:
+        file.write(b'{"kind":"mess')
+    log(store, "b").write_bytes(b'{"kind":"ses')
+    before = said(store)
+    report = store.doctor(repair=True)
+    assert {finding.kind: finding.repaired for finding in of_kind(report, "torn", "unborn")} == {
+        "torn": True,
+        "unborn": True,
+    }
+    assert said(store) == before
+    assert not log(store, "b").exists()
+    assert sorted(path.read_bytes() for path in aside(store)) == [b'{"kind":"mess', b'{"kind":"ses']
+
+
+@pytest.mark.rule("C4", "W11")
+def test_a_log_that_somebody_has_open_is_left_as_it_is(store: Store) -> None:
+    begin(store)
+    damaged = change(log(store), DAMAGES["garbage"])
+    with store.open("a"):
+        (finding,) = {(f.repaired, f.remedy) for f in of_kind(store.doctor(repair=True), "damage")}
+        assert not finding[0]
+        assert "is open by process" in finding[1]
+        assert log(store).read_bytes() == damaged
+    assert all(finding.repaired for finding in of_kind(store.doctor(repair=True), "damage"))
+
+
+@pytest.mark.rule("C4", "W11")
+def test_a_shared_handle_goes_on_across_a_repair(store: Store) -> None:
+    begin(store)
+    with store.open("a", exclusive=False) as shared:
+        shared.history()
+        change(log(store), DAMAGES["a line is missing"])
+        store.doctor(repair=True)
+        last = shared.append(user("on"))
+        assert texts(shared.history())[-1] == "on"
+    records: list[Record] = list(store.read("a").records())
+    assert records[-1].seq == last.seq
+    assert not of_kind(store.doctor(), "damage", "torn", "catalog")
+
+
+@pytest.mark.rule("C3", "C4")
+def test_a_row_of_the_catalog_that_is_wrong_is_made_anew(store: Store) -> None:
+    begin(store)
+    begin(store, "b")
+    store.list()
+    change(log(store, "b"), lambda lines: [*lines[:1], *lines[2:]])
+    assert of_kind(store.doctor(), "catalog")
+    assert all(finding.repaired for finding in of_kind(store.doctor(repair=True), "catalog"))
+    assert not of_kind(store.doctor(), "catalog")
+    assert {head.id: head.messages for head in store.list()} == {"a": 9, "b": 8}
+
+
+@pytest.mark.rule("C4", "E10")
+def test_a_blob_that_was_altered_is_set_aside_and_one_that_is_missing_is_named(store: Store) -> None:
+    digest = store.blobs.put(b"a picture")
+    store.append("a", user("look"), create=True, blobs=[digest, "0" * 64])
+    path = log(store).parent.parent / "blobs" / digest[:2] / digest
+    path.write_bytes(b"another")
+    with pytest.raises(hansard.Damaged):
+        store.blobs.get(digest)
+    report = store.doctor(repair=True)
+    altered, *missing = of_kind(report, "blob")
+    assert altered.repaired
+    assert [finding.session for finding in missing] == ["a", "a"]
+    assert store.blobs.get(digest) is None
+    assert [copy.read_bytes() for copy in aside(store)] == [b"another"]
+    store.blobs.put(b"a picture")
+    assert store.blobs.get(digest) == b"a picture"
+
+
+@pytest.mark.rule("C4")
+def test_what_a_crash_left_half_written_goes_when_it_is_old(store: Store) -> None:
+    begin(store)
+    root = log(store).parent.parent
+    left = [root / "sessions/a.jsonl.tmp", root / "names/active.json.tmp"]
+    for path in left:
+        path.write_bytes(b"half")
+    (root / "documents/gone").mkdir(parents=True, mode=0o700)
+    (root / "documents/gone/snap").write_bytes(b"x")
+    assert not of_kind(store.doctor(repair=True), "leftover")  # somebody may be writing it just now
+    hours_ago = time.time() - 7200
+    for path in (*left, root / "documents/gone"):
+        os.utime(path, (hours_ago, hours_ago))
+    assert {finding.repaired for finding in of_kind(store.doctor(), "leftover")} == {False}
+    assert all(path.exists() for path in left)
+    assert len(of_kind(store.doctor(repair=True), "leftover")) == 3
+    assert not any(path.exists() for path in left)
+    assert not (root / "documents/gone").exists()
+    assert not of_kind(store.doctor(), "leftover", "foreign")

@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 BIN := .venv/bin
 READY := .venv/ready
+SHELF := tests/distributions/hansard-shelf
 FULL_FLAG := $(if $(filter-out 0,$(FULL)),--full)
 
 .DEFAULT_GOAL := help
@@ -46,7 +47,7 @@ help: ## this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \t\2/p' Makefile | expand -t 16
 
 # A Python without ensurepip (Debian splits it off) still has pip, which can install into the new .venv.
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(SHELF)/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "hansard needs Python 3.11 or newer, and none is on the path." \
 		"Name one: make PYTHON=/where/it/is/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hansard needs Python 3.11" \
@@ -61,5 +62,5 @@ $(READY): pyproject.toml
 			"On Debian and Ubuntu both come with the package python3-venv; or name another Python:" \
 			"make PYTHON=/where/it/is/python3" >&2; exit 1; \
 	fi
-	@$(BIN)/python -m pip --disable-pip-version-check -qq install -e '.[dev]'
+	@$(BIN)/python -m pip --disable-pip-version-check -qq install -e '.[dev]' -e $(SHELF)
 	@touch $@

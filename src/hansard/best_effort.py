@@ -6,14 +6,15 @@ For agents that would rather go on than know. Everything else in this package re
 from __future__ import annotations
 
 import logging
+import time as clocks
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hansard.errors import HansardError, NoSessions, SessionNotFound
+from hansard.errors import Conflict, NoSessions, SessionBusy, SessionNotFound
 from hansard.views.history import History
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ log = logging.getLogger("hansard")
 KEPT = 1000
 """Failures that `dropped` remembers, the newest."""
 
-FAILURES = (HansardError, OSError, ValueError, TypeError, LookupError, RuntimeError)
+WAIT = 2.0
+"""Seconds that a change of the history waits while others change it, or have the session open."""
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,13 +51,14 @@ class _Failures:
     def _try(
         self, session: str, name: str, call: Callable[..., Any], arguments: Any, options: dict[str, Any]
     ) -> Any:
-        try:
+        try:  # what can be gone through once is kept for a second try, and for `dropped`
+            arguments = [list(one) if isinstance(one, Iterator) else one for one in arguments]
             return call(*arguments, **options)
-        except FAILURES as error:
+        except Exception as error:  # also what a payload of the caller raises
             log.error("%s of session %r in %s failed: %s", name, session, self._place, error)
             try:
                 now = self._now()
-            except FAILURES:
+            except Exception:
                 now = datetime.min
             self.dropped.append(
                 Dropped(
@@ -142,28 +145,28 @@ class BestEffortStore(_Failures):
         """Adds several messages, all or none."""
         return self._try(key, "extend", self._store.extend, (key, payloads), {"create": True, **records})
 
-    def set_history(self, key: str, messages: Any) -> Any:
+    def set_history(self, key: str, messages: Any, *, id: str | None = None) -> Any:
         """Makes the history these messages."""
-        return self._change(key, "set_history", messages)
+        return self._change(key, "set_history", messages, id=id)
 
-    def truncate(self, key: str, keep: int, *, pairs: bool = True) -> Any:
+    def truncate(self, key: str, keep: int, *, pairs: bool = True, id: str | None = None) -> Any:
         """From now on the model sees the last `keep` messages. An unknown session stays unknown."""
-        return self._change(key, "truncate", keep, create=False, pairs=pairs)
+        return self._change(key, "truncate", keep, create=False, pairs=pairs, id=id)
 
-    def set_summary(self, key: str, text: str) -> Any:
+    def set_summary(self, key: str, text: str, *, id: str | None = None) -> Any:
         """Sets the summary."""
-        return self._change(key, "set_summary", text)
+        return self._change(key, "set_summary", text, id=id)
 
     def checkpoint(self, key: str, messages: Any, **options: Any) -> Any:
         """From now on the model sees these messages, then what follows."""
         return self._change(key, "checkpoint", messages, **options)
 
-    def clear(self, key: str) -> Any:
+    def clear(self, key: str, *, id: str | None = None) -> Any:
         """From now on the model sees nothing of what was said. An unknown session stays unknown."""
-        return self._change(key, "clear", create=False)
+        return self._change(key, "clear", create=False, id=id)
 
     def _change(self, key: str, name: str, *arguments: Any, create: bool = True, **options: Any) -> Any:
-        def call(*given: Any, **more: Any) -> Any:
+        def once(*given: Any, **more: Any) -> Any:
             try:
                 session = self._store.open(key, create=create, exclusive=False)
             except SessionNotFound:
@@ -173,6 +176,19 @@ class BestEffortStore(_Failures):
             with session:
                 session._born = False  # a summary alone is worth keeping here
                 return getattr(session, name)(*given, **more)
+
+        def call(*given: Any, **more: Any) -> Any:
+            """Nobody tries a call again that returns no error, so those that meet take turns."""
+            deadline, pause = clocks.monotonic() + WAIT, 0.002
+            while True:
+                try:
+                    return once(*given, **more)
+                except (SessionBusy, Conflict) as error:
+                    theirs = isinstance(error, Conflict) and (error.first is not None or "upto" in more)
+                    if theirs or clocks.monotonic() + pause > deadline:
+                        raise
+                clocks.sleep(pause)
+                pause = min(pause * 1.5, 0.05)
 
         return self._try(key, name, call, arguments, options)
 

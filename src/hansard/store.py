@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hansard._version import __version__
-from hansard.engines import STATE, Engine, Finding, Holder, Lease, Shelf
+from hansard.engines import STATE, Engine, Finding, Holder, Lease, Shelf, schemes
 from hansard.errors import (
     AlreadyExists,
     AmbiguousSession,
@@ -968,7 +968,8 @@ def open(
 ) -> Store:
     """Opens a store: the one named, else `$HANSARD_STORE`, else that in the user's data folder.
 
-    A plain path or `file:…` is a folder, `memory:` is new each time, `memory:name` shared in the process.
+    A plain path or `file:…` is a folder, `memory:` is new each time, `memory:name` shared in the process;
+    other distributions add schemes of their own: see `hansard.engines.schemes`.
     With `create=False` it must be there. A `namespace` is a tenant: ids, names and state of its own. `clock`
     and `new_id` are for tests.
 
@@ -979,27 +980,12 @@ def open(
     given = os.fspath(url) if url is not None else os.environ.get(STORE, "").strip() or default_path()
     if not isinstance(given, str):
         raise TypeError(f"a store is named by a path or a URL, not by {type(given).__name__}")
-    scheme, colon, rest = given.partition(":")
-    if (
-        not colon
-        or not scheme.isascii()
-        or not scheme.replace("+", "").isalnum()
-        or len(scheme) < 2
-        or "/" in scheme
-    ):
-        scheme, rest = "file", given
-        options: dict[str, list[str]] = {}
-    else:
-        from urllib.parse import parse_qs, unquote
-
-        rest, _, query = rest.partition("?")
-        rest = unquote(rest)
-        options = parse_qs(query, keep_blank_values=True)
+    scheme, rest, options = schemes.split(given)
     if scheme == "file":
         path = rest[2:] if rest.startswith("///") else rest
         if not path.strip():
             raise ValueError("the path of the store is empty")
-        network = options.pop("network", ["no"])[-1] in ("yes", "1", "true")
+        network = options.pop("network", "no") in ("yes", "1", "true")
         if options:
             raise ValueError(f"{given!r}: there is no option {next(iter(options))!r}; there is 'network'")
         home = os.path.expanduser(path)
@@ -1025,7 +1011,13 @@ def open(
         if readonly:
             store._engine = store._engine.reader()  # type: ignore[attr-defined]  # it is the memory engine
         return store
-    raise Unsupported(f"no engine for {scheme}: is known; there are file: (or a plain path) and memory:")
+    return _shared(
+        (given, readonly),
+        lambda: schemes.engine(given, readonly=readonly, create=create),
+        namespace,
+        clock,
+        new_id,
+    )
 
 
 def _files(path: str, *, readonly: bool, create: bool, network: bool) -> Engine:

@@ -28,13 +28,15 @@ check: $(READY) ## lint, format, types, layers, and a test for every rule of the
 	@$(BIN)/mypy --no-error-summary
 	@report=$$($(BIN)/lint-imports --no-cache) || { echo "$$report"; exit 1; }
 	@$(BIN)/python scripts/contract.py --check
+	@$(BIN)/python scripts/aio.py --check
 	@$(BIN)/python scripts/reference.py --check
 
 bench: $(READY) ## measure, beside the raw limits; FULL=1 for the large stores
 	@$(BIN)/python -m benchmarks $(FULL_FLAG) $(ARGS)
 
-docs: $(READY) ## write the generated pages of docs/ again
+docs: $(READY) ## write the generated pages of docs/, and the types of hansard.aio, again
 	@$(BIN)/python scripts/contract.py
+	@$(BIN)/python scripts/aio.py
 	@$(BIN)/python scripts/reference.py
 
 clean: ## remove what the others made

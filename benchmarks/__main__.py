@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import core, whole
+from benchmarks import core, following, whole
 from benchmarks.measure import Figure
 
 HERE = Path(__file__).parent
@@ -26,6 +26,7 @@ def figures(full: bool) -> Iterator[Figure]:
     yield from core.growth(full)
     yield from core.resume(full)
     yield from core.lists(full)
+    yield from following.follow(full)
     yield from core.starting()
     yield from core.disk()
     yield from whole.documents()

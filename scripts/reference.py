@@ -41,6 +41,8 @@ CLASSES: list[type] = [
     hansard.Store,
     hansard.View,
     hansard.Session,
+    hansard.Follower,
+    hansard.Cursor,
     Names,
     State,
     Documents,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hansard.documents import Document
     from hansard.engines import Blob, Finding, Holder
     from hansard.engines.files import HansardWarning
+    from hansard.following import Cursor, Follower
     from hansard.records import Damage, Record
     from hansard.retention import Cleanup
     from hansard.session import Session, UsageLine, View
@@ -62,6 +63,8 @@ _LAZY = {
     "Finding": "hansard.engines",
     "Holder": "hansard.engines",
     "HansardWarning": "hansard.engines.files",
+    "Cursor": "hansard.following",
+    "Follower": "hansard.following",
     "Damage": "hansard.records",
     "Record": "hansard.records",
     "Session": "hansard.session",
@@ -103,11 +106,13 @@ __all__ = [
     "Cleanup",
     "Closed",
     "Conflict",
+    "Cursor",
     "Damage",
     "Damaged",
     "Document",
     "Dropped",
     "Finding",
+    "Follower",
     "Forbidden",
     "HansardError",
     "HansardWarning",

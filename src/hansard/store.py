@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from hansard.best_effort import BestEffortStore
     from hansard.blobs import Blobs
+    from hansard.following import Cursor, Follower
     from hansard.retention import Cleanup
     from hansard.state import State
 
@@ -119,6 +120,7 @@ class Store:
         self._closing = False
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
         self.names = Names(self)
         """Names that point at sessions."""
 
@@ -653,6 +655,24 @@ class Store:
             raise SessionNotFound(text, f"no session is named {text!r}")
         return found
 
+    # -- following
+
+    def follow(
+        self, ref: Ref | None = None, *, after: Cursor | str | int | None = None, timeout: float | None = None
+    ) -> Follower:
+        """Yields `(session id, record, cursor)` as records are committed, by anyone: those of one session, or
+        of all. By default what is committed from this call on; `after` a cursor (or its text) goes on where
+        that was given out, -1 begins with the first record, and for one session any seq will do. It ends when
+        no record has come for `timeout` seconds, when the session is deleted, and with the store."""
+        from hansard.following import Follower, feed_of
+
+        self._check()
+        head = None if ref is None else self._head(*self._exact(ref))
+        feed = feed_of(self._engine, None, "") if head is None else feed_of(self._engine, head.id, head.uid)
+        follower = Follower(self, feed, after=after, timeout=timeout)
+        self._followers.add(follower)
+        return follower
+
     # -- the rest
 
     def state(self, name: str, secret: bool = False) -> State:
@@ -705,6 +725,8 @@ class Store:
                 return
             self._closing = True
         try:
+            for follower in list(self._followers):
+                follower.close()
             for session in list(self._sessions):
                 session.close()
         finally:

@@ -296,6 +296,14 @@ class Engine(Protocol):
         """The engine of another tenant in the same place, which is closed with this one."""
         ...
 
+    def watch(
+        self, changed: Callable[[str | None], None], *, session: str | None = None
+    ) -> Callable[[], None]:
+        """Calls `changed(session)` soon after a session was written, replaced or deleted by anyone (None:
+        maybe any), and now and then for nothing; with `session` only for that one. It must be quick, and is
+        called in a thread of the engine's or of a writer. Returns what ends it."""
+        ...
+
     def doctor(self, told: Callable[[int], None] | None = None, *, repair: bool = False) -> Iterator[Finding]:
         """Goes through everything and reports each problem with its place; `told` hears how far it is. With
         `repair` what can be mended is, and a copy of what was there is kept first."""

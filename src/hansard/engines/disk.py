@@ -12,6 +12,7 @@ import fcntl
 import getpass
 import os
 import random
+import select
 import socket
 import sys
 import time
@@ -163,6 +164,19 @@ class Disk:
     def absolute(self, path: str) -> str:
         return os.path.realpath(os.path.expanduser(path))
 
+    def watch(self, folder: str) -> FolderWatch | None:
+        """Listens to what changes in a folder; None where the system cannot tell, or not to one more."""
+        if sys.platform != "linux":
+            return None
+        try:
+            return FolderWatch(self, folder)
+        except ImportError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                raise FileNotFoundError(error.errno, os.strerror(error.errno), folder) from error
+            return None  # a limit of this user (ENOSPC, EMFILE), or a kernel without it
+
     # -- locks
 
     def lock(self, fd: int, *, shared: bool = False) -> bool:
@@ -304,6 +318,61 @@ class Disk:
             with suppress(OSError):
                 os.close(fd)
         self._open.clear()
+
+
+class FolderWatch:
+    """What changes in one folder, as the kernel tells it (inotify). One thread waits; any may `wake` it."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        from inotify_simple import INotify, flags
+
+        self.gone = False  # whether the folder is another one now, or none
+        self._disk = disk
+        self._flags = flags
+        self._source = INotify(closefd=False)
+        self._fd = self._source.fileno()
+        self._ears: list[int] = [self._fd]
+        disk._open.add(self._fd)
+        try:
+            wanted = flags.MODIFY | flags.CREATE | flags.DELETE | flags.MOVED_FROM | flags.MOVED_TO
+            self._source.add_watch(folder, wanted | flags.DELETE_SELF | flags.MOVE_SELF | flags.ONLYDIR)
+            self._ears += os.pipe()
+            disk._open.update(self._ears)
+            os.set_blocking(self._ears[2], False)
+            self._poll = select.poll()
+            for fd in self._ears[:2]:
+                self._poll.register(fd, select.POLLIN)
+        except BaseException:
+            self.close()
+            raise
+
+    def wait(self, seconds: float) -> set[str] | None:
+        """The names of what has changed, as soon as anything has; None: maybe all of it. Empty after the
+        time, or when it was woken."""
+        ready = [fd for fd, _ in self._poll.poll(seconds * 1000)]
+        if self._fd not in ready:
+            return set()
+        names: set[str] = set()
+        everything = False
+        flags = self._flags
+        for event in self._source.read(timeout=0):
+            if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED | flags.UNMOUNT):
+                self.gone = everything = True
+            elif event.mask & flags.Q_OVERFLOW:
+                everything = True
+            else:
+                names.add(event.name)
+        return None if everything else names
+
+    def wake(self) -> None:
+        """Ends a `wait`, and all that come after it."""
+        with suppress(OSError):
+            os.write(self._ears[2], b".")
+
+    def close(self) -> None:
+        """Lets go of it."""
+        for fd in self._ears:
+            self._disk.close(fd)
 
 
 _disks: weakref.WeakSet[Disk] = weakref.WeakSet()

@@ -23,6 +23,7 @@ from hansard.engines.catalog_file import CatalogFile
 from hansard.engines.disk import Disk, problem
 from hansard.engines.leases import FileLease, Leases
 from hansard.engines.logs import MARK, REFRESH, Log
+from hansard.engines.watching import Watcher
 from hansard.errors import (
     AlreadyExists,
     Closed,
@@ -96,6 +97,7 @@ class Files:
             self._open_root(create=create, network=network)
         self.catalog = CatalogFile(self.disk, self.root, readonly=readonly)
         self._leases = Leases(self.disk, self.path("locks"), readonly=readonly)
+        self._watcher = Watcher(self.disk, self.path("sessions"), self.session_of)
 
     # -- the root
 
@@ -820,12 +822,17 @@ class Files:
         for name in self.disk.names(self.path("sessions")):
             if not name.endswith(".jsonl"):
                 continue
-            key = name[:-6]
-            id = id_of(key)
-            if id is None and "=~" in key:
-                id = self._written_id(self.path("sessions", name))
-            if id is not None and file_key(id) == key:
+            id = self.session_of(name)
+            if id is not None:
                 yield id
+
+    def session_of(self, name: str) -> str | None:
+        """The session whose log has this name; None where it is not ours."""
+        key = name.removesuffix(".jsonl")
+        id = id_of(key)
+        if id is None and "=~" in key:
+            id = self._written_id(self.path("sessions", name))
+        return id if id is not None and file_key(id) == key else None
 
     def _written_id(self, path: str) -> str | None:
         """The id that a log itself gives, where its name is a hash."""
@@ -1091,6 +1098,15 @@ class Files:
                 self._namespaces[name] = found
             return found
 
+    # -- following
+
+    def watch(
+        self, changed: Callable[[str | None], None], *, session: str | None = None
+    ) -> Callable[[], None]:
+        self._alive()
+        with self._told(self.path("sessions")):
+            return self._watcher.watch(changed, session)
+
     # -- health and the end
 
     def keep_copy(self, log: Log, why: str) -> None:
@@ -1156,6 +1172,7 @@ class Files:
             self._logs.clear()
             self._closed = True
             self.catalog.close()
+        self._watcher.close()
 
 
 class _ReplacedError(Exception):

@@ -99,6 +99,7 @@ class Memory:
         self._mutex = threading.RLock()
         self._logs: dict[str, Log] = {}
         self._leases: dict[str, MemoryLease] = {}
+        self._watches: dict[object, tuple[str | None, Callable[[str | None], None]]] = {}
         self._shelves: dict[Shelf, dict[str, tuple[bytes, str]]] = {}
         self._versions = 0
         self._blobs: dict[str, tuple[bytes, datetime]] = {}
@@ -136,7 +137,9 @@ class Memory:
             log = Log(new[:1])
             log.add(new[1:])
             self._logs[session] = log
-            return [log.record(seq) for seq in places]
+            records = [log.record(seq) for seq in places]
+        self._tell(session)
+        return records
 
     def put(
         self,
@@ -155,7 +158,8 @@ class Memory:
             self._logs[session] = log
             for name, data in (documents or {}).items():
                 self._place(Shelf("documents", session), name, data)
-            return log.last
+        self._tell(session)
+        return log.last
 
     def rewrite(
         self, session: str, stretches: Sequence[Draft], *, expect: int, uid: str | None = None
@@ -178,7 +182,8 @@ class Memory:
                     draft.batch = None  # others of that write were taken out
             before = sum(map(len, log.lines))
             self._logs[session] = log = Log(kept)
-            return before - sum(map(len, log.lines))
+        self._tell(session)
+        return before - sum(map(len, log.lines))
 
     def append(
         self,
@@ -207,7 +212,11 @@ class Memory:
             if missing and expect is not None and expect != last:
                 raise unexpected(session, expect, last)
             log.add(missing)
-            return [found[place] if place in found else log.record(new[place].seq or 0) for place in places]
+            records = [
+                found[place] if place in found else log.record(new[place].seq or 0) for place in places
+            ]
+        self._tell(session)
+        return records
 
     def flush(self, session: str) -> None:
         self._writable()
@@ -309,7 +318,8 @@ class Memory:
                 return False
             del self._logs[session]
             self._shelves.pop(shelf, None)
-            return True
+        self._tell(session)
+        return True
 
     # -- leases
 
@@ -387,6 +397,25 @@ class Memory:
             del there[name]
             return True
 
+    # -- following
+
+    def watch(
+        self, changed: Callable[[str | None], None], *, session: str | None = None
+    ) -> Callable[[], None]:
+        self._alive()
+        key = object()
+        self._watches[key] = (session, changed)
+
+        def end() -> None:
+            self._watches.pop(key, None)
+
+        return end
+
+    def _tell(self, session: str | None) -> None:
+        for wanted, changed in list(self._watches.values()):
+            if session is None or wanted is None or wanted == session:
+                changed(session)
+
     # -- blobs
 
     def put_blob(self, data: bytes) -> str:
@@ -442,6 +471,9 @@ class Memory:
         return self._closed or self._disk.inherited
 
     def close(self) -> None:
+        if self.closed:
+            return
         self._closed = True
+        self._tell(None)
         for engine in self._namespaces.values():
             engine.close()

@@ -399,10 +399,7 @@ def test_a_handle_of_a_deleted_session_has_no_documents(world: World, kind: str,
     with _begun(world) as session:
         session.documents.put("screen", b"old")
     handle: View
-    if kind == "view":
-        handle = store.read("s")
-    else:
-        handle = store.open("s", exclusive=kind == "leased")
+    handle = store.read("s") if kind == "view" else store.open("s", exclusive=kind == "leased")
     assert _data(handle, "screen") == b"old"
     assert other.delete("s")
     if again:

@@ -39,7 +39,7 @@ class Blobs:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def put(self, data: bytes) -> str:
+    def put(self, data: bytes | bytearray | memoryview) -> str:
         """Keeps bytes, durably, and gives their digest. What is there already is safe for another day."""
         self._store._check()
         if not isinstance(data, bytes | bytearray | memoryview):

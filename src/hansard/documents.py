@@ -65,7 +65,14 @@ class Documents:
         self._now = now
         self._exist = exist  # begins the session, where it may be written
 
-    def put(self, name: str, data: bytes, *, expires: Expiry = None, expect: str | None = None) -> Document:
+    def put(
+        self,
+        name: str,
+        data: bytes | bytearray | memoryview,
+        *,
+        expires: Expiry = None,
+        expect: str | None = None,
+    ) -> Document:
         """Replaces the document of this name, wholly and durably, and all that the session said before is
         durable then too. With `expect` only if that is its version ("": there is none), else `Conflict`."""
         exist = self._writable()

@@ -109,7 +109,9 @@ class AsyncWorld(World):
     """A world whose stores are asynchronous behind a face."""
 
     def _over(self, engine: Engine, options: dict[str, Any]) -> Any:
-        store = Face(aio.over(Store(engine, let_go=lambda: None, **options)))
+        tenant = options.pop("namespace", "")
+        over = engine.namespace(tenant) if tenant else engine
+        store = Face(aio.over(Store(over, let_go=lambda: None, **options)))
         self._stores.append(store)  # type: ignore[arg-type]
         return store
 

@@ -440,7 +440,12 @@ class Documents:
     (b'{"nodes": []}', ['screen.json'])"""
 
     async def put(
-        self, name: str, data: bytes, *, expires: Expiry = None, expect: str | None = None
+        self,
+        name: str,
+        data: bytes | bytearray | memoryview,
+        *,
+        expires: Expiry = None,
+        expect: str | None = None,
     ) -> Document:
         """Replaces the document of this name, wholly and durably, and all that the session said before is
         durable then too. With `expect` only if that is its version ("": there is none), else `Conflict`."""
@@ -540,7 +545,7 @@ class Blobs:
     >>> blobs.get(digest), blobs.put(b"a picture") == digest, blobs.get("0" * 64)
     (b'a picture', True, None)"""
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes | bytearray | memoryview) -> str:
         """Keeps bytes, durably, and gives their digest. What is there already is safe for another day."""
 
     async def get(self, digest: str) -> bytes | None:

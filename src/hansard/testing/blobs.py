@@ -247,8 +247,8 @@ def test_a_blob_is_swept_when_the_last_that_named_it_is_gone(world: World) -> No
         store.append(id, user(digest), create=True)
     store.state("settings").set("avatar", digest)
     aged = _aged(world)
-    for gone in (lambda: store.delete("a"), lambda: store.delete("b")):
-        gone()
+    for id in ("a", "b"):
+        store.delete(id)
         assert aged.blobs.sweep() == []
     store.state("settings").delete("avatar")
     swept = aged.blobs.sweep()

@@ -366,7 +366,7 @@ def test_what_has_expired_counts_as_not_there_for_who_puts_it_anew(world: World)
 
 
 @pytest.mark.rule("E3", "W4")
-def test_a_time_that_means_no_moment_is_refused(world: World) -> None:
+def test_a_document_whose_time_means_no_moment_is_refused(world: World) -> None:
     with _begun(world) as session:
         for wrong in (datetime(2026, 5, 1), 7, "tomorrow"):
             with pytest.raises((ValueError, InvalidPayload)):

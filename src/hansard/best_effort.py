@@ -16,6 +16,7 @@ import msgspec
 
 from hansard.errors import Conflict, NoSessions, SessionBusy, SessionNotFound
 from hansard.views.history import History
+from hansard.views.usage import Usage
 
 if TYPE_CHECKING:
     from hansard.session import Session
@@ -77,13 +78,15 @@ _WRITES = frozenset(
     "append extend flush save checkpoint truncate set_history pop clear rewind set_summary rename pin label "
     "update add_usage event output close".split()
 )
-_READS: dict[str, Callable[[], Any]] = {
-    "history": History,
-    "records": lambda: iter(()),
-    "get": lambda: None,
+_READS: dict[str, Callable[..., Any]] = {
+    "history": lambda *_, **__: History(),
+    "records": lambda *_, **__: iter(()),
+    "get": lambda *_, **__: None,
     "summary": str,
-    "usage": lambda: None,
+    "subs": list,
+    "usage": lambda by=None: Usage() if by is None else [],
 }
+"""The reads, and what each gives where it fails."""
 
 
 class BestEffortSession(_Failures):
@@ -104,9 +107,19 @@ class BestEffortSession(_Failures):
 
         def tried(*arguments: Any, **options: Any) -> Any:
             found = self._try(self.id, name, call, arguments, options)
-            return _READS[name]() if found is None and name in _READS else found
+            if found is None and name in _READS:
+                return _READS[name](*arguments, **options)
+            return self._as_far_as_it_goes(found, name) if isinstance(found, Iterator) else found
 
         return tried
+
+    def _as_far_as_it_goes(self, found: Iterator[Any], name: str) -> Iterator[Any]:
+        """What is read while it is used: where that fails, it ends."""
+        while True:
+            one = self._try(self.id, name, lambda: next(found, None), (), {})
+            if one is None:
+                return
+            yield one
 
     def __enter__(self) -> BestEffortSession:
         return self

@@ -348,6 +348,21 @@ def test_a_holder_that_left_without_a_word_frees_the_lease(world: World) -> None
             pass
 
 
+@pytest.mark.rule("S4")
+def test_force_does_not_end_a_live_holder_but_says_which_process_it_is(world: World) -> None:
+    if "expiry" in world.capabilities:
+        pytest.skip("leases of this engine expire: force takes them over")
+    store = world.store()
+    _begun(store, "a")
+    with world.beside(_hold, "a") as holder:
+        holder.hear()
+        with pytest.raises(SessionBusy, match=f"end that process .{holder.pid}.") as caught:
+            store.open("a", force=True)
+        assert caught.value.holder.pid == holder.pid
+        holder.kill()
+        store.open("a", force=True).close()
+
+
 # -- giving back
 
 

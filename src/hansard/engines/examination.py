@@ -150,6 +150,7 @@ def _mended(files: Files, session: str, found: list[Finding]) -> Iterator[Findin
         try:
             lease = files.lease(session)
             try:
+                _drop_row(files, session)  # it may be of the log as it was before it was damaged
                 _mend(files, session, kinds)
             finally:
                 files.release(session, lease)
@@ -235,6 +236,8 @@ def _drop_row(files: Files, session: str) -> None:
     touched = files.catalog.use(lambda catalog: catalog.mark_open(session))
     files.catalog.use(lambda catalog: catalog.drop(session, touched=touched))
     files.catalog.use(lambda catalog: catalog.mark_open(session))
+    with files._using(session) as log:
+        log.detach()  # what this process knew of it no longer counts either
 
 
 def _catalog(files: Files, repair: bool) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
@@ -34,7 +35,7 @@ from hansard.errors import (
     SessionNotFound,
     Unsupported,
 )
-from hansard.records import Damage, Draft, Record, encode, parse, understood
+from hansard.records import Damage, Draft, Record, encode, parse, redrafted, understood
 from hansard.views import head as heads
 from hansard.views import vacuum
 from hansard.views.head import Head, Query
@@ -194,6 +195,7 @@ class ShelfEngine:
                 db.execute("DELETE FROM ids WHERE session = ? AND seq BETWEEN ? AND ?", span)
                 line = encode(draft)
                 _insert(db, number, parse(line), line)
+            _unframe(db, number)
             db.execute("UPDATE sessions SET head = NULL WHERE number = ?", (number,))
             self._add(db, number, self._find(db, session)[1], ())
             return before - self._size(db, number)
@@ -464,6 +466,18 @@ def _insert(db: sqlite3.Connection, number: int, record: Record, line: bytes) ->
     # its own id, and those of records that it stands for
     for id in vacuum.ids(record):
         db.execute("INSERT OR REPLACE INTO ids VALUES (?, ?, ?)", (number, id, record.seq))
+
+
+def _unframe(db: sqlite3.Connection, number: int) -> None:
+    """What stays of a write of which a part was taken out stands alone: nobody is to wait for the rest."""
+    left = Counter(record.batch for record in _records(db, number) if record.batch is not None)
+    broken = [batch for batch, n in left.items() if n < batch[1]]
+    for first, n in broken:
+        for record in list(_records(db, number, [(first, first + n - 1)])):
+            draft = redrafted(record)
+            draft.batch = None
+            where = (encode(draft), number, record.seq)
+            db.execute("UPDATE records SET line = ? WHERE session = ? AND seq = ?", where)
 
 
 def _records(

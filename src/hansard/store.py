@@ -306,8 +306,10 @@ class Store:
             except SessionNotFound:
                 if missing:
                     raise
+            begin = self._begin(name, {})
+            begin.at = now  # nothing is said before the session is there
             try:
-                return self._engine.create(name, [self._begin(name, {}), *drafts])[1:]
+                return self._engine.create(name, [begin, *drafts])[1:]
             except AlreadyExists:
                 uid = None  # somebody was quicker
 

@@ -210,6 +210,7 @@ def test_appending_to_a_session_that_is_not_there_creates_it_only_where_asked(wo
             attempt()
     assert _ids(store, empty=True) == []
     assert store.append("s", user("a"), create=True).seq == 1
+    assert store.head("s").created_at == store.head("s").updated_at
     assert [record.seq for record in store.extend("t", users("a", "b"), create=True)] == [1, 2]
     assert sorted(_ids(world.other())) == ["s", "t"]
     assert store.append("s", user("b"), create=True).seq == 2

@@ -338,7 +338,7 @@ TAIL = 160
 def last(end: bytes) -> tuple[int, int] | None:
     """(seq, checksum state) after the last line, from a log's last bytes; None where a look at the whole
     is needed: the end is illegible, or stands in the middle of a batch."""
-    found = _end(end)
+    found = _end(end[-TAIL:])  # the search would go through all of a long line
     if found is None:
         return None
     first, n, seq = found[1], found[2], int(found[3])

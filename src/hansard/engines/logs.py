@@ -247,10 +247,13 @@ class Log:
 
     def lines(self, size: int) -> Iterator[bytes]:
         """The whole lines of the first `size` bytes, newlines included."""
-        rest = b""
+        begun: list[bytes] = []  # pieces of a line that has not ended yet
         for piece in self._pieces(0, size):
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from (line + b"\n" for line in whole)
+            *ends, rest = piece.split(b"\n")
+            for end in ends:
+                yield b"".join((*begun, end, b"\n"))
+                begun = []
+            begun.append(rest)
 
     def stretch(self, start: int, stop: int) -> bytes:
         """A stretch of the file."""

@@ -395,10 +395,11 @@ class Scan:
         whose newline alone is missing."""
         found: list[Record] = []
         if self._pieces:
-            line = b"".join(self._pieces)
+            whole = b"".join(self._pieces)
+            line = whole.rstrip(b"\0")  # of what follows, only the length has reached the disk
             claimed = _claimed(line + b"\n")
             if claimed is not None and any(crc32(line[:-_SEAL], seed) == claimed for seed in self._seeds):
-                self._pieces.clear()
+                self._pieces = [whole[len(line) :]]
                 found = self._block(line + b"\n")
                 self._at -= 1
                 if self.end > self._at:
@@ -488,7 +489,7 @@ class Scan:
         return whole
 
     def _line(self, line: bytes, found: list[Record]) -> None:
-        text = line.rstrip(b"\r\n ") + b"\n"  # an editor may have changed the end of a line
+        text = line.rstrip(b"\r\n \0") + b"\n"  # an editor or a crash may have changed its end
         claimed = _claimed(text)
         record = _parsed(text)
         if record is None and self._unglued(line, found):
@@ -524,7 +525,8 @@ class Scan:
         self._accept(record, at, at + len(line), _state(claimed), found)
 
     def _unglued(self, line: bytes, found: list[Record]) -> bool:
-        """Reads a line that has lost its end and runs into the next one, if it is one."""
+        """Reads a line that has lost its end and runs into the next one, or that stands behind a stretch of
+        what never reached the disk, if it is one."""
         for match in _seals(line):
             first, rest = line[: match.end()], line[match.end() :]
             begin = rest.find(b'{"kind":')
@@ -533,6 +535,13 @@ class Scan:
                 self._at += begin
                 self._line(rest[begin:], found)
                 return True
+        hole = line.rfind(b"\0") + 1
+        if hole and _parsed(line[hole:]) is not None:
+            self._note("illegible", self._at, line[:hole], "bytes that never reached the disk")
+            self._doubt = True
+            self._at += hole
+            self._line(line[hole:], found)
+            return True
         return False
 
     def _vouch(self, held: _Held, found: list[Record]) -> None:

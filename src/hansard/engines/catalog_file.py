@@ -96,7 +96,7 @@ class CatalogFile:
         with self._mutex:
             if self._catalog is not None:
                 with suppress(sqlite3.Error, OSError):
-                    if self.trusted and not self.in_memory:
+                    if self.trusted and self._lock is not None and not self.in_memory:
                         self._turn_over(self._catalog)
                 with suppress(sqlite3.Error):
                     self._catalog.close()

@@ -125,14 +125,20 @@ class Disk:
 
     def make_folder(self, path: str) -> None:
         """The folder and all above it; those that are new are private."""
-        if os.path.isdir(path):
+        if self.is_folder(path):
             return
         parent = os.path.dirname(path)
         if parent and parent != path:
             self.make_folder(parent)
         with suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+            self.make_one(path)
         self.sync_folder(parent)
+
+    def make_one(self, path: str) -> None:
+        os.mkdir(path, 0o700)
+
+    def remove_one(self, path: str) -> None:
+        os.rmdir(path)
 
     def sync_folder(self, path: str) -> None:
         fd = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
@@ -159,7 +165,7 @@ class Disk:
         for name in self.names(path):
             self.unlink(f"{path}/{name}")
         with suppress(FileNotFoundError):
-            os.rmdir(path)
+            self.remove_one(path)
 
     def absolute(self, path: str) -> str:
         return os.path.realpath(os.path.expanduser(path))

@@ -278,8 +278,9 @@ def _foreign(files: Files) -> Iterator[Finding]:
             remedy="move it elsewhere: a store is a folder of its own",
         )
     known = {file_key(session) + ".jsonl" for session in files.sessions()}
-    known |= {name + ".tmp" for name in known}
     for name in sorted(set(files.disk.names(files.path("sessions"))) - known - PASSED_OVER):
+        if name.endswith(".jsonl.tmp"):
+            continue  # one that is about to be renamed, or was left by a crash
         yield Finding(
             kind="foreign",
             place=files.path("sessions", name),
@@ -307,9 +308,16 @@ def _leftovers(files: Files, repair: bool) -> Iterator[Finding]:
         log = files.path("sessions", f"{key}.jsonl")
         if stat is not None and time.time() - stat.changed > STALE and files.disk.look(log) is None:
             if repair:
-                files.disk.make_folder(files.path("aside"))
-                files.disk.rename(path, files.aside(f"documents.{key}.left"))
+                _move_aside(files, path, f"documents.{key}.left")
             yield _left(path, "documents of a session that is gone", repair)
+
+
+def _move_aside(files: Files, path: str, name: str) -> None:
+    """Puts a file, or a folder, where nobody takes it for something that counts, for good."""
+    files.disk.make_folder(files.path("aside"))
+    files.disk.rename(path, files.aside(name))
+    files.disk.sync_folder(files.path("aside"))
+    files.disk.sync_folder(path.rpartition("/")[0])
 
 
 def _left(path: str, detail: str, repair: bool) -> Finding:
@@ -331,8 +339,7 @@ def _blobs(files: Files, needed: dict[str, tuple[str, int]], repair: bool) -> It
             needed.pop(blob.digest, None)
             continue
         if repair:
-            files.disk.make_folder(files.path("aside"))
-            files.disk.rename(files.blob_path(blob.digest), files.aside(f"blobs.{blob.digest}.altered"))
+            _move_aside(files, files.blob_path(blob.digest), f"blobs.{blob.digest}.altered")
         yield Finding(
             kind="blob",
             place=files.blob_path(blob.digest),

@@ -253,7 +253,7 @@ class Files:
                 self._forget(beside)
                 gone = self._undo(fd, log)
                 with suppress(OSError):
-                    self.disk.remove_folder(self._shelf_path(Shelf("documents", session)))
+                    self._drop_documents(session)
                 if isinstance(error, OSError):
                     told = problem(error, log.path)
                     told.outcome_unknown = not gone
@@ -391,10 +391,15 @@ class Files:
                 log.forget()
             else:
                 raise AlreadyExists(log.session)
-        left = self._shelf_path(Shelf("documents", log.session))
-        if self.disk.look(left) is not None:  # a deletion was cut short
-            self.disk.remove_folder(left)
+        self._drop_documents(log.session)  # a deletion was cut short
         return fd
+
+    def _drop_documents(self, session: str) -> None:
+        """Takes the documents of a session away, so that none comes back to a later one of the same id."""
+        path = self._shelf_path(Shelf("documents", session))
+        if self.disk.look(path) is not None:
+            self.disk.remove_folder(path)
+            self.disk.sync_folder(self.path("documents"))
 
     def _write_first(self, log: Log, fd: int, drafts: Sequence[Draft]) -> list[Record]:
         """The session record stands alone, so that a batch behind it can be torn without it."""
@@ -572,10 +577,15 @@ class Files:
                 log.end = log.floor = size
                 return
         log.fold(size)
-        if log.folded > size:  # the last line is whole, and lacks its newline
+        if log.folded < size:
+            self._set_aside(log, log.folded, size)
+        if (
+            log.folded and self.disk.read(fd, 1, log.folded - 1) != b"\n"
+        ):  # the last line is whole but for that
+            if size >= log.folded:
+                self.disk.truncate(fd, log.folded - 1)
             self.disk.write(fd, b"\n")
         elif log.folded < size:
-            self._set_aside(log, log.folded, size)
             self.disk.truncate(fd, log.folded)
         log.end = log.floor = log.folded
         log.state, log.seq = log.folded_state, log.folded_seq
@@ -871,7 +881,7 @@ class Files:
             log.detach()
             with suppress(OSError):  # whoever begins a session of that id takes away what is left
                 if self.disk.look(log.path) is None:
-                    self.disk.remove_folder(self._shelf_path(shelf))
+                    self._drop_documents(session)
             # not if somebody has begun a session of that id meanwhile
             self.catalog.use(lambda catalog: catalog.drop(session, touched=touched))
             return True

@@ -344,3 +344,18 @@ def test_a_cursor_that_is_kept_holds_no_other_session_back() -> None:
     assert time.monotonic() - began < 5
     assert first == hansard.following.Cursor(str(first))
     assert str(first) != str(places.cursor)
+
+
+@pytest.mark.rule("E7", "C4")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_a_watch_that_is_over_writes_to_no_file_that_has_its_number_now(tmp_path: Path) -> None:
+    watch = FolderWatch(Disk(), str(tmp_path))
+    watch.wake()
+    assert watch.wait(LONG) == set()
+    watch.close()
+    disk = Disk()
+    logs = [disk.open(str(tmp_path / f"{n}.jsonl"), write=True, create=True) for n in range(5)]
+    watch.wake()
+    assert [disk.stat(log).size for log in logs] == [0] * 5
+    for log in logs:
+        disk.close(log)

@@ -15,6 +15,7 @@ import random
 import select
 import socket
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -334,6 +335,7 @@ class FolderWatch:
 
         self.gone = False  # whether the folder is another one now, or none
         self._disk = disk
+        self._mutex = threading.RLock()
         self._flags = flags
         self._source = INotify(closefd=False)
         self._fd = self._source.fileno()
@@ -372,13 +374,17 @@ class FolderWatch:
 
     def wake(self) -> None:
         """Ends a `wait`, and all that come after it."""
-        with suppress(OSError):
-            os.write(self._ears[2], b".")
+        with self._mutex:
+            if self._ears:  # else the number of the pipe may be another file's by now
+                with suppress(OSError):
+                    os.write(self._ears[2], b".")
 
     def close(self) -> None:
         """Lets go of it."""
-        for fd in self._ears:
-            self._disk.close(fd)
+        with self._mutex:
+            ears, self._ears = self._ears, []
+            for fd in ears:
+                self._disk.close(fd)
 
 
 _disks: weakref.WeakSet[Disk] = weakref.WeakSet()

@@ -140,8 +140,9 @@ class _Round:
 
     def end(self) -> None:
         self._over.set()
-        if self._source is not None:
-            self._source.wake()
+        source = self._source  # the thread may let go of it meanwhile
+        if source is not None:
+            source.wake()
 
     def look_also_at(self, name: str | None) -> None:
         """Somebody watches more than was watched until now."""

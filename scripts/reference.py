@@ -19,7 +19,7 @@ import msgspec
 
 import hansard
 from hansard import errors
-from hansard.best_effort import BestEffortSession, BestEffortStore
+from hansard.best_effort import BestEffortDocuments, BestEffortSession, BestEffortStore
 from hansard.blobs import Blobs
 from hansard.documents import Document, Documents
 from hansard.names import Names
@@ -51,6 +51,7 @@ CLASSES: list[type] = [
     hansard.Blob,
     BestEffortStore,
     BestEffortSession,
+    BestEffortDocuments,
     hansard.Dropped,
     hansard.Head,
     hansard.Record,

@@ -22,7 +22,8 @@ import hansard
 from hansard import aio
 from hansard.aio import calls as calling
 from hansard.aio import following as channels
-from hansard.aio.twins import ITERATORS, Twin, at_once, twin_of
+from hansard.aio.twins import AT_ONCE, ITERATORS, OPENED, Twin, at_once, twin_of
+from hansard.best_effort import BestEffortDocuments, BestEffortSession, BestEffortStore
 from hansard.following import Follower
 from hansard.session import Session, View
 from hansard.store import Store
@@ -52,6 +53,7 @@ def run(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 def living() -> list[type]:
     """The classes that have an asynchronous twin, as far as one leads to another."""
     found: list[type] = [Store, Session, View, Follower]
+    found += [BestEffortStore, BestEffortSession, BestEffortDocuments]
     for kind in found:
         for name, member in vars(kind).items():
             function = member.fget if isinstance(member, property) else member
@@ -79,8 +81,8 @@ def test_everything_public_is_there_with_the_same_signature(kind: type) -> None:
             mine, its = inspect.signature(own), inspect.signature(member)
             assert mine.parameters == its.parameters, name
             gives = str(member.__annotations__.get("return", ""))
-            waits = not gives.startswith(ITERATORS) and gives not in ("Session", "Store", "Turn", "Follower")
-            if waits and name not in ("state", "agent", "best_effort"):
+            waits = not gives.startswith(ITERATORS) and gives not in (*OPENED, "Follower")
+            if waits and name not in AT_ONCE:
                 assert inspect.iscoroutinefunction(own), f"{kind.__name__}.{name} is not to be awaited"
 
 
@@ -477,6 +479,77 @@ async def _busy(store: Any, timeout: float) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("one_worker")
+def test_a_best_effort_call_that_waits_for_a_lease_keeps_no_worker(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.best_effort.WAIT", LONG)
+
+    async def work() -> None:
+        async with aio.open(url) as store:
+            holder = await store.create("a")
+            await holder.append(user("1"))
+            sessions = store.best_effort()
+            waiting = [asyncio.create_task(sessions.checkpoint("a", users(str(n)))) for n in range(20)]
+            for n in range(50):  # the only worker is there for this
+                await store.append("b", user(str(n)), create=True)
+            assert not any(task.done() for task in waiting)
+            assert await sessions.append("a", user("beside the lease")) is not None
+            waiting[0].cancel()
+            await holder.close()
+            done = await asyncio.gather(*waiting, return_exceptions=True)
+            assert isinstance(done[0], asyncio.CancelledError)
+            assert [record.kind for record in done[1:]] == ["history"] * 19  # type: ignore[union-attr]
+            assert not sessions.dropped
+            assert store._root.turns._waiting == {}
+
+    run(work)
+
+
+def test_a_best_effort_call_waits_for_a_lease_no_longer_than_it_may(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.best_effort.WAIT", 0.05)
+
+    async def work() -> None:
+        async with aio.open(url) as store, store.create("a") as holder:
+            await holder.append(user("1"))
+            sessions = store.best_effort()
+            assert await sessions.truncate("a", 0) is None
+            (dropped,) = sessions.dropped
+            assert isinstance(dropped.error, hansard.SessionBusy)
+            assert (dropped.call, dropped.arguments) == ("truncate", ("a", 0))
+
+    run(work)
+
+
+def test_best_effort_calls_of_a_store_that_is_closed_meanwhile_raise_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.best_effort.WAIT", LONG)
+
+    async def work() -> None:
+        store = await aio.open(url)
+        holder = await store.create("a")
+        await holder.append(user("1"))
+        sessions, best = store.best_effort(), holder.best_effort()
+        waiting = asyncio.create_task(sessions.clear("a"))
+        await asyncio.sleep(0.02)
+        calls = [
+            sessions.append("a", user("2")),
+            best.append(user("3")),
+            best.documents.list(),
+            store.close(),
+        ]
+        await asyncio.gather(*calls)
+        assert await waiting is None
+        assert [one async for one in best.records()] == []
+        assert await best.sub("child") is None
+        assert {type(one.error) for one in (*sessions.dropped, *best.dropped)} == {hansard.Closed}
+
+    run(work)
+
+
 def test_who_stops_waiting_for_a_lease_leaves_his_place_to_the_next(url: str) -> None:
     async def work() -> None:
         async with aio.open(url) as store:
@@ -686,6 +759,61 @@ def test_followers_that_are_forgotten_or_closed_leave_nothing_behind(url: str) -
 
 
 # -- loops and threads
+
+
+@pytest.mark.rule("E9")
+def test_whatever_a_forked_child_inherits_is_closed_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    program = """
+import asyncio, os, sys, warnings
+from hansard import aio
+from hansard.aio import twins
+
+async def met(*waits):
+    found = []
+    for wait in waits:
+        try:
+            found.append(repr(await asyncio.wait_for(wait, 20)))
+        except Exception as error:
+            found.append(type(error).__name__)
+    return found
+
+async def main():
+    async with aio.open(sys.argv[1]) as store:
+        await store.append("a", "1", create=True)
+        behind, beside = await store.follow("a", after=-1), await store.follow("a")
+        timed, closed = await store.follow(timeout=60), await store.follow("a")
+        begun = store.follow("a", after=-1)
+        session = await store.open("a", exclusive=False)
+        await closed.close()
+        twins.MANY = 1
+        records = session.records()
+        await anext(records)
+        child = os.fork()
+        if child == 0:
+            warnings.simplefilter("ignore")
+            asyncio.events._set_running_loop(None)
+            loop = asyncio.new_event_loop()
+            followers = map(anext, (behind, beside, timed, closed))
+            told = met(*followers, begun, anext(begun), session.append("2"), store.close())
+            os.write(1, " ".join(loop.run_until_complete(told)).encode() + b"\\n")
+            os._exit(0)
+        os.waitpid(child, 0)
+        await session.append("2")
+        print((await anext(beside))[1].seq, (await anext(timed))[1].seq, (await anext(behind))[1].seq)
+        await session.close()
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "store")],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert done.stdout.splitlines() == [
+        "Closed Closed Closed StopAsyncIteration Closed Closed Closed None",
+        "2 2 0",
+    ], done.stderr
 
 
 def test_several_loops_in_several_threads_share_a_store(url: str) -> None:

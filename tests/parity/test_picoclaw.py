@@ -338,6 +338,6 @@ def test_what_somebody_else_has_open_is_kept_from_being_changed(
         assert sessions.truncate(KEY, 0, pairs=False) is None
         assert sessions.set_history(KEY, (user(text) for text in ("lost",))) is None
     assert [type(lost.error) for lost in sessions.dropped] == [SessionBusy, SessionBusy]
-    assert sessions.dropped[1].arguments == (users("lost"),)
+    assert sessions.dropped[1].arguments == (KEY, users("lost"))
     found = elsewhere("[store.read(key).history(), store.read(key).summary()]", key=KEY)
     assert found == [users("Hello", "More"), "Greeted."]

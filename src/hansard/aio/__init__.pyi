@@ -117,6 +117,7 @@ class Session(View):
         *,
         ids: Sequence[str | None] | None = None,
         usages: Sequence[Mapping[str, Any] | None] | None = None,
+        times: Sequence[datetime | None] | None = None,
         shape: str | None = None,
         model: str | None = None,
         durable: bool = True,
@@ -465,6 +466,20 @@ class BestEffortSession(_Failures):
     id: Any
 
     def __getattr__(self, name: str) -> Any: ...
+    @property
+    def head(self) -> Head:
+        """How the session stands, or stood when that could be seen last."""
+
+    @property
+    def documents(self) -> BestEffortDocuments:
+        """The documents of the session."""
+
+    def sub(self, path: str, **head: Any) -> Opening[BestEffortSession | None]:
+        """The child of this path, open; None where that failed. What it drops is in `dropped` here too."""
+
+    def best_effort(self) -> BestEffortSession:
+        """It is that already."""
+
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
 
@@ -557,7 +572,8 @@ class Blobs:
 
 class BestEffortStore(_Failures):
     """Sessions by key, for a loop that only ever says "add this to that". Writing begins what is missing;
-    what is unknown reads as empty.
+    what is unknown reads as empty. While somebody has the session open, what only they may do waits for two
+    seconds, and is given up then.
 
     >>> import hansard
     >>> sessions = hansard.open("memory:").best_effort()
@@ -567,45 +583,133 @@ class BestEffortStore(_Failures):
     >>> sessions.append("", "no key"), sessions.dropped[0].error
     (None, InvalidId("invalid session id '': it is blank"))"""
 
-    async def append(self, key: str, payload: Any, **record: Any) -> Any:
+    async def append(self, key: str, payload: Any, **record: Any) -> Record | None:
         """Adds a message; None where that failed."""
 
-    async def extend(self, key: str, payloads: Any, **records: Any) -> Any:
+    async def extend(self, key: str, payloads: Any, **records: Any) -> list[Record] | None:
         """Adds several messages, all or none."""
 
-    async def set_history(self, key: str, messages: Any, *, id: str | None = None) -> Any:
+    async def event(
+        self,
+        key: str,
+        type: str,
+        data: Any = None,
+        *,
+        event_id: str,
+        stream_id: str | None = None,
+        durable: bool = True,
+    ) -> Record | None:
+        """Keeps an event of a live stream; the same `event_id` is stored once."""
+
+    async def output(
+        self,
+        key: str,
+        line: str | bytes | bytearray | memoryview,
+        *,
+        id: str | None = None,
+        durable: bool = True,
+    ) -> Record | None:
+        """Keeps a line of the agent's raw output; nothing of an empty one."""
+
+    async def add_usage(
+        self, key: str, usage: Mapping[str, Any], *, model: str | None = None, id: str | None = None
+    ) -> Record | None:
+        """Records usage that belongs to no message."""
+
+    async def set_history(self, key: str, messages: Any, *, id: str | None = None) -> Record | None:
         """Makes the history these messages."""
 
-    async def truncate(self, key: str, keep: int, *, pairs: bool = True, id: str | None = None) -> Any:
+    async def truncate(
+        self, key: str, keep: int, *, pairs: bool = True, id: str | None = None
+    ) -> Record | None:
         """From now on the model sees the last `keep` messages. An unknown session stays unknown."""
 
-    async def set_summary(self, key: str, text: str, *, id: str | None = None) -> Any:
+    async def set_summary(self, key: str, text: str, *, id: str | None = None) -> Record | None:
         """Sets the summary."""
 
-    async def checkpoint(self, key: str, messages: Any, **options: Any) -> Any:
+    async def checkpoint(self, key: str, messages: Any, **options: Any) -> Record | None:
         """From now on the model sees these messages, then what follows."""
 
-    async def clear(self, key: str, *, id: str | None = None) -> Any:
+    async def pop(
+        self, key: str, n: int = 1, *, pairs: bool = False, id: str | None = None
+    ) -> list[Any] | None:
+        """Takes the newest `n` messages out of the history and gives them; None where that failed. An unknown
+        session stays unknown, and gives none."""
+
+    async def clear(self, key: str, *, id: str | None = None) -> Record | None:
         """From now on the model sees nothing of what was said. An unknown session stays unknown."""
+
+    async def rewind(self, key: str, seq: int, *, id: str | None = None) -> Record | None:
+        """The history as it was just after a record. Where there is no such record, that failed."""
+
+    async def rename(self, key: str, title: str, *, id: str | None = None) -> Record | None:
+        """Gives it a title, which stays whatever is said later."""
+
+    async def update(self, key: str, **fields: Any) -> Record | None:
+        """Replaces whole values of the head; what is not named stays."""
+
+    async def label(self, key: str, *add: str, remove: Any = ..., id: str | None = None) -> Record | None:
+        """Adds and removes labels."""
+
+    async def pin(self, key: str, on: bool = True, *, id: str | None = None) -> Record | None:
+        """A pinned session is never cleaned up."""
+
+    def sub(self, key: str, path: str, **head: Any) -> Opening[BestEffortSession | None]:
+        """The child of this path, open; None where that failed. What it drops is in `dropped` here too."""
 
     async def delete(self, key: str) -> bool:
         """Takes a session away; False where there is none or that failed."""
 
-    async def save(self, key: str) -> None:
-        """Everything that was acknowledged is safe already; this makes safe what was written with
-        `durable=False`."""
+    async def flush(self, key: str) -> None:
+        """Makes safe what was written with `durable=False`; everything else is, since it was acknowledged."""
 
-    async def history(self, key: str, limit: int | None = None) -> History:
+    async def save(self, key: str) -> None:
+        """The same; there is nothing else to save."""
+
+    async def history(self, key: str, limit: int | None = None, *, repair: bool = False) -> History:
         """What the model sees; empty where there is nothing, or it cannot be read."""
+
+    def records(self, key: str, **which: Any) -> Stream[Record]:
+        """Everything that was written, in order."""
+
+    async def get(self, key: str, ref: int | str) -> Record | None:
+        """The record with this seq or this id, or None."""
 
     async def summary(self, key: str) -> str:
         """The summary, or ""."""
+
+    async def usage(self, key: str, by: str | None = None) -> Any:
+        """What it cost: a `Usage`, or with `by` a list."""
+
+    async def head(self, key: str) -> Head | None:
+        """How a session stands, or None."""
+
+    async def subs(self, key: str) -> list[Head]:
+        """The heads of its children, by path."""
+
+    def documents(self, key: str) -> BestEffortDocuments:
+        """The documents of a session; putting one begins it."""
 
     async def close(self) -> None:
         """The store goes on; whoever opened it closes it."""
 
 class _Failures:
     dropped: deque[Dropped]
+
+class BestEffortDocuments(_Failures):
+    """The documents of a session, with calls that never raise; what cannot be read is not there."""
+
+    async def put(self, name: str, data: bytes | bytearray | memoryview, **options: Any) -> Document | None:
+        """Replaces the document of this name; None where that failed."""
+
+    async def get(self, name: str) -> Document | None:
+        """The document of this name, or None."""
+
+    async def delete(self, name: str, *, expect: str | None = None) -> bool:
+        """Takes a document away; False where there is none or that failed."""
+
+    async def list(self) -> list[str]:
+        """The names of all documents, in order."""
 
 def open(
     url: str | os.PathLike[str] | None = None,
@@ -631,6 +735,7 @@ def over(store: hansard.store.Store) -> Store:
     """The asynchronous side of a store that is open already. Close either; that closes both."""
 
 __all__ = [
+    "BestEffortDocuments",
     "BestEffortSession",
     "BestEffortStore",
     "Blobs",

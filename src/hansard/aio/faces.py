@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from hansard import session as sessions
 from hansard import store as stores
 from hansard.aio.calls import Line
 from hansard.aio.following import Follower
-from hansard.aio.twins import Opening, Root, Twin, close, known_twin, method_of, twin
+from hansard.aio.twins import Opening, Root, Twin, at_once, close, known_twin, method_of, plain, twin
 from hansard.errors import Closed, HansardError
 from hansard.views import head as heads
 from hansard.views.head import Head
@@ -54,9 +55,7 @@ class Session(View):
         return heads.copy(self._seen if it._stale and self._seen is not None else it._head)
 
     def best_effort(self) -> Any:
-        best = BestEffortSession(self._root, self._it.best_effort(), self._line)
-        best._session = self
-        return best
+        return BestEffortSession(self._root, self._it.best_effort(), session=self)
 
     async def close(self) -> None:
         root, it = self._root, self._it
@@ -70,21 +69,71 @@ class Session(View):
             root.turns.freed(it.id)
 
 
-@twin(best_effort.BestEffortSession)
-class BestEffortSession(Twin):
-    _session: Session
+@twin(best_effort._Failures)
+class _Failures(Twin):
+    """What raises nothing. A call that waits for others is tried again and again, as those are that open
+    something, for no thread to be kept waiting."""
 
-    def _call(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Callable[[], Any]:
-        return partial(self._session._and_look, super()._call(name, args, given))
+    async def _ask(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        return self._wrapped(await self._tried(name, args, given))
+
+    async def _opened(self, name: str, args: tuple[Any, ...], given: dict[str, Any], timeout: Any) -> Any:
+        return self._wrapped(await self._tried(name, args, given, undo=close))
+
+    async def _tried(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        given: dict[str, Any],
+        undo: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        root = self._root
+        attempt = self._it._attempt(name, *plain(args, given))
+        if root.store.closed:
+            return attempt.patiently()  # it fails at once
+        once, line = self._once(attempt), self._line_of(name, args, given)
+        try:
+            return await root.turns.take(lambda: root.calls.run(once, line, undo=undo), attempt.patience)
+        except HansardError as error:  # somebody is still at it, or the store is about to be closed
+            return attempt.failed(error)
+
+    def _once(self, attempt: best_effort.Attempt) -> Callable[[], Any]:
+        return attempt.once
+
+    def _make(self, line: Line | None, work: Callable[[], Any]) -> Future[Any]:
+        try:
+            return super()._make(line, work)
+        except Closed:
+            return at_once(work)
+
+
+@twin(best_effort.BestEffortSession)
+class BestEffortSession(_Failures):
+    def __init__(self, root: Root, it: Any, line: Line | None = None, session: Session | None = None) -> None:
+        self._session = Session(root, it._session) if session is None else session
+        super().__init__(root, it, self._session._line)
+
+    def _once(self, attempt: best_effort.Attempt) -> Callable[[], Any]:
+        return partial(self._session._and_look, attempt.once)
 
     def __getattr__(self, name: str) -> Any:
         known = getattr(sessions.Session, name, None)
         if inspect.isfunction(known) and not name.startswith("_"):
             return method_of(name, known).__get__(self)
-        return getattr(self._session, name) if name in ("head", "seq") else super().__getattr__(name)
+        return super().__getattr__(name)
+
+    @property
+    def head(self) -> Head:
+        return self._session.head
+
+    def best_effort(self) -> Any:
+        return self
 
     async def close(self) -> Any:
-        return await self._ask("close", (), {})
+        try:
+            return await self._ask("close", (), {})
+        finally:
+            self._root.turns.freed(self._it.id)
 
 
 @twin(stores.Store)

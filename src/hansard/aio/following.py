@@ -291,6 +291,7 @@ class Follower:
         coming = self._coming
         if coming is None:
             return self
+        self._check()
         try:
             await asyncio.shield(asyncio.wrap_future(coming))
         except asyncio.CancelledError:
@@ -306,6 +307,12 @@ class Follower:
             self._coming = None
         return self
 
+    def _check(self) -> None:
+        """A forked child has no thread that would tell it anything, and must not wait for one."""
+        store = self._hub.root.store
+        if store._engine.closed and not store._closed and not self._closed:
+            raise Closed(f"the store {store.url} is closed, or was inherited through fork(); open it again")
+
     def __aiter__(self) -> Follower:
         return self
 
@@ -315,6 +322,7 @@ class Follower:
         if self._coming is not None:
             await self._arrive()
         while not self._closed and not self._hub.closed:
+            self._check()
             if self._ready:
                 told = self._ready.popleft()
                 self._cursor = told[2]
@@ -349,9 +357,7 @@ class Follower:
             if self._timeout is not None and deadline is None:
                 deadline = asyncio.get_running_loop().time() + self._timeout
             last = await self._wait(channel, at, deadline)
-        store = self._hub.root.store
-        if store._engine.closed and not store._closed and not self._closed:
-            raise Closed(f"the store {store.url} is closed, or was inherited through fork(); open it again")
+        self._check()
         self._close()
         raise StopAsyncIteration
 

@@ -35,10 +35,10 @@ MANY = 1000
 A_WHILE = 0.01
 """Seconds that it takes for that, about."""
 
-OPENED = ("Session", "Store", "Turn")
+OPENED = ("Session", "Store", "Turn", "BestEffortSession | None")
 """What is opened: to be awaited, or entered with `async with`."""
 
-AT_ONCE = frozenset({"state", "agent", "best_effort"})
+AT_ONCE = frozenset({"state", "agent", "best_effort", "documents"})
 """Methods that only give an object and do nothing yet."""
 
 NAMING = (["ref"], ["key"])
@@ -69,8 +69,14 @@ class Stream(AsyncIterator[T]):
     """What a call gives bit by bit, fetched in pieces. The call itself is made already, as of then; who wants
     to know whether it could be made may `await` it."""
 
-    def __init__(self, make: Callable[[Callable[[], Any]], Future[Any]], call: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        make: Callable[[Callable[[], Any]], Future[Any]],
+        call: Callable[[], Any],
+        check: Callable[[], Any] = lambda: None,
+    ) -> None:
         self._make = make
+        self._check = check
         self._from: Iterator[T] | None = None
         self._ready: deque[T] = deque()
         self._error: BaseException | None = None
@@ -106,6 +112,8 @@ class Stream(AsyncIterator[T]):
     async def _arrive(self) -> Stream[T]:
         coming = self._coming
         if coming is not None:
+            if not coming.done():
+                self._check()  # in a forked child there is nobody who fetches it
             items = await asyncio.shield(asyncio.wrap_future(coming))  # whoever asks again wants it too
             if self._coming is coming:
                 self._coming = None
@@ -171,9 +179,8 @@ class Twin:
 
     def _call(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Callable[[], Any]:
         """The call as a worker makes it."""
-        plain = [arg._it if isinstance(arg, Twin) else arg for arg in args]
-        named = {key: arg._it if isinstance(arg, Twin) else arg for key, arg in given.items()}
-        return partial(getattr(self._it, name), *plain, **named)
+        positional, named = plain(args, given)
+        return partial(getattr(self._it, name), *positional, **named)
 
     def _line_of(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Line | None:
         """The calls that this one must not overtake: those of its object, or where a call says which session
@@ -189,19 +196,16 @@ class Twin:
         line = lines.get(id)
         return lines.setdefault(id, Line()) if line is None else line
 
-    def _wrapped(self, value: Any) -> Any:
+    def _wrapped(self, value: Any, line: Line | None = None) -> Any:
         kind = twin_of(type(value))
-        return value if kind is None else kind(self._root, value, self._line)
+        return value if kind is None else kind(self._root, value, self._line if line is None else line)
 
     def _stream(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Stream[Any]:
-        line = self._line_of(name, args, given)
+        make = partial(self._make, self._line_of(name, args, given))
+        return Stream(make, self._call(name, args, given), self._root.store._check)
 
-        def make(work: Callable[[], Any]) -> Future[Any]:
-            if self._root.store.closed:
-                return at_once(work)
-            return self._root.calls.make(work, line)
-
-        return Stream(make, self._call(name, args, given))
+    def _make(self, line: Line | None, work: Callable[[], Any]) -> Future[Any]:
+        return at_once(work) if self._root.store.closed else self._root.calls.make(work, line)
 
     async def _opened(self, name: str, args: tuple[Any, ...], given: dict[str, Any], timeout: Any) -> Any:
         """Opens something, and closes it again where nobody waits for it any more. With a timeout it is tried
@@ -225,6 +229,12 @@ class Twin:
 NO_TIMEOUT: Any = object()
 
 
+def plain(args: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as the synchronous side knows them."""
+    named = {key: arg._it if isinstance(arg, Twin) else arg for key, arg in given.items()}
+    return tuple(arg._it if isinstance(arg, Twin) else arg for arg in args), named
+
+
 def at_once(work: Callable[[], Any]) -> Future[Any]:
     """What a call comes to, without a worker."""
     made: Future[Any] = Future()
@@ -237,7 +247,8 @@ def at_once(work: Callable[[], Any]) -> Future[Any]:
 
 def close(it: Any) -> None:
     """What nobody wants any more."""
-    it.close()
+    if it is not None:
+        it.close()
 
 
 # -- making a class ---------------------------------------------------------------------------------
@@ -363,7 +374,7 @@ def method_of(name: str, function: Any) -> Any:
     elif way == "at once":
 
         def give(self: Twin, *args: Any, **given: Any) -> Any:
-            return self._wrapped(self._call(name, args, given)())
+            return self._wrapped(self._call(name, args, given)(), self._line_of(name, args, given))
 
         made = give
     else:

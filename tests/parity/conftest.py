@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,12 @@ class Ask(Protocol):
     def __call__(self, expression: str, **names: Any) -> Any: ...
 
 
+class Written(Protocol):
+    """How many bytes a call writes, to whatever file."""
+
+    def __call__(self, call: Callable[[], Any]) -> int: ...
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> str:
     """The folder of the store."""
@@ -31,6 +38,37 @@ def place(tmp_path: Path) -> str:
 def store(place: str) -> Iterator[hansard.Store]:
     with hansard.open(place) as store:
         yield store
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The files that were synced since the test began."""
+    numbers: list[int] = []
+
+    def count(call: Callable[[int], None], number: int) -> None:
+        call(number)
+        numbers.append(number)
+
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, partial(count, getattr(os, name)))
+    return numbers
+
+
+@pytest.fixture
+def written() -> Written:
+    counts = Path("/proc/self/io")
+    if not counts.exists():
+        pytest.skip("this system does not count the bytes that a process writes")
+
+    def count() -> int:
+        return int(dict(line.split(": ") for line in counts.read_text().splitlines())["wchar"])
+
+    def measure(call: Callable[[], Any]) -> int:
+        before = count()
+        call()
+        return count() - before
+
+    return measure
 
 
 @pytest.fixture(scope="session")
@@ -71,10 +109,13 @@ def refused(call, *arguments, **options):  # the name of the error that a call e
     except hansard.HansardError as error:
         return type(error).__name__
 
+def texts(view):  # what was said, as the model sees it
+    return [message["content"] for message in view.history()]
+
 def answer(line):
     place, expression, names = json.loads(line)
     with hansard.open(place, create=False) as store:
-        names |= {"hansard": hansard, "store": store, "refused": refused}
+        names |= {"hansard": hansard, "store": store, "refused": refused, "texts": texts}
         return {"found": eval(expression, names)}
 
 for line in sys.stdin:

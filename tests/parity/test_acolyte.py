@@ -170,7 +170,9 @@ def test_resume_falls_back_to_the_most_recent(store: hansard.Store, elsewhere: A
         assert session.history() == []
 
 
-def test_the_lock_says_who_has_it_and_dies_with_them(store: hansard.Store, place: str) -> None:
+def test_the_lock_says_who_has_it_and_dies_with_them(
+    store: hansard.Store, place: str, elsewhere: Ask
+) -> None:
     begun(store, "sess_a")
     held = subprocess.Popen(
         [sys.executable, "-c", _HOLD, place], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
@@ -181,6 +183,10 @@ def test_the_lock_says_who_has_it_and_dies_with_them(store: hansard.Store, place
         store.open("sess_a")
     assert busy.value.holder.pid == held.pid
     assert [(lock.session, lock.pid) for lock in store.locks()] == [("sess_a", held.pid)]
+    found = elsewhere(
+        "[refused(store.open, 'sess_a'), refused(store.open, ''), [h.pid for h in store.locks()]]"
+    )
+    assert found == ["SessionBusy", "InvalidId", [held.pid]]
     store.append("sess_a", user("beside them"))
     held.send_signal(signal.SIGKILL)
     held.communicate()
@@ -196,10 +202,11 @@ sys.stdin.read()
 """
 
 
-def test_only_the_file_store_locks_files(store: hansard.Store, place: str) -> None:
+def test_only_the_file_store_locks_files(store: hansard.Store, place: str, elsewhere: Ask) -> None:
     begun(store, "sess_a")
     with store.open("sess_a"):
         assert len(list(Path(place, "locks").glob("sess_a*"))) == 1
+        assert elsewhere("refused(store.open, 'sess_a')") == "SessionBusy"
     with hansard.open("memory:") as memory:
         begun(memory, "sess_a")
         with memory.open("sess_a"), pytest.raises(SessionBusy):

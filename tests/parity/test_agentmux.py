@@ -69,10 +69,12 @@ def test_any_text_is_a_definition_id(store: hansard.Store, elsewhere: Ask) -> No
     assert elsewhere("[h.id for h in store.list(agent='')]") == ["nobody's"]
 
 
-def test_a_bad_id_is_refused_with_a_stable_error(store: hansard.Store) -> None:
+def test_a_bad_id_is_refused_with_a_stable_error(store: hansard.Store, elsewhere: Ask) -> None:
     for id in ("", " ", "\0", "x" * 513, "\ud800"):
         with pytest.raises(InvalidId, match=r"^invalid session id"):
             store.open(id, create=True)
+    refused = "[refused(store.open, id, create=True) for id in ('', ' ', 'x' * 513)]"
+    assert elsewhere(f"[*{refused}, store.list(empty=True)]") == ["InvalidId"] * 3 + [[]]
 
 
 def test_write_session_state_creates_or_overwrites(store: hansard.Store, elsewhere: Ask) -> None:
@@ -103,6 +105,11 @@ def test_read_session_state_of_a_fresh_agent_is_nothing(store: hansard.Store, el
 
 def test_append_session_output_keeps_lines(store: hansard.Store, place: str, elsewhere: Ask) -> None:
     with store.create(agent=AGENT) as session:
+        assert (
+            elsewhere("refused(store.read, id)", id=session.id) == "SessionNotFound"
+        )  # there is no file yet
+        session.output("")
+        assert elsewhere("refused(store.read, id)", id=session.id) == "SessionNotFound"
         for line in ('{"n": 1}', '{"n": 2}\n', "", "\n", "a\nb", b"\xff"):
             session.output(line)
         assert session.head.messages == 0
@@ -121,8 +128,10 @@ def test_ensure_file_makes_it_only_where_it_is_missing(store: hansard.Store, els
     id = current(store)
     with store.open(id) as session:
         session.documents.put("new", b"", expect="")
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict):  # it says so, and does nothing
             session.documents.put("output.state.json", b"", expect="")
+        with pytest.raises(InvalidId):
+            session.documents.put("", b"", expect="")
     found = elsewhere(
         "[store.read(id).documents.get(n).data.decode() for n in ('new', 'output.state.json')]", id=id
     )

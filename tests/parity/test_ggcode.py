@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hansard.errors import (
     StoreUnavailable,
 )
 from hansard.testing.chat import assistant, texts, user, users
-from tests.parity.conftest import Ask
+from tests.parity.conftest import Ask, Written
 
 ID = "20260525-101500-0123456789abcdef"
 NO_IDS = ["", " ", "\0", "x" * 513]
@@ -64,11 +65,16 @@ def test_a_workspace_is_normalized(store: hansard.Store, elsewhere: Ask, tmp_pat
     assert elsewhere(seen, paths=[real, f"{link}/", str(tmp_path)]) == [[ID], [ID], []]
 
 
-def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_folder(
+    store: hansard.Store, elsewhere: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Path(hansard.default_path()).is_relative_to(tmp_path)
     assert not Path(hansard.default_path()).exists()
+    home = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    begun = "(__import__('os').environ.update(home), hansard.default_path())[1]"
+    assert elsewhere(begun, home=home) == hansard.default_path()
     monkeypatch.setattr("platformdirs.user_data_dir", lambda *_, **__: "~/hansard")  # nobody knows the home
     with pytest.raises(StoreUnavailable):
         hansard.default_path()
@@ -92,7 +98,7 @@ def test_a_session_is_rendered_to_markdown(store: hansard.Store, elsewhere: Ask)
 # -- the store
 
 
-def test_a_store_is_rooted_at_a_folder(tmp_path: Path) -> None:
+def test_a_store_is_rooted_at_a_folder(store: hansard.Store, elsewhere: Ask, tmp_path: Path) -> None:
     place = tmp_path / "new" / "folders"
     with hansard.open(place) as store:
         assert place.is_dir()
@@ -100,6 +106,7 @@ def test_a_store_is_rooted_at_a_folder(tmp_path: Path) -> None:
         begun(store, ID, "Hello")
     log = place / "sessions" / f"{ID}.jsonl"
     assert [line[:1] + line[-1:] for line in log.read_text().splitlines()] == ["{}", "{}"]
+    assert elsewhere("[h.id for h in hansard.open(place, create=False).list()]", place=str(place)) == [ID]
     with pytest.raises(ValueError):
         hansard.open("")
     file = tmp_path / "file"
@@ -153,6 +160,44 @@ def test_append_message_appends_and_brings_the_session_up_to_date(
     assert seen == ["Build a login page", 2, 2]
 
 
+def torn(log: Path, before: int) -> Iterator[int]:
+    """The log as it is when its last write ends at any of its bytes."""
+    whole = log.read_bytes()
+    for end in sorted({*range(before, len(whole), 5), len(whole) - 1, len(whole)}):
+        log.write_bytes(whole[:end])
+        yield len(whole) - end
+
+
+def test_append_message_is_atomic(store: hansard.Store, place: str, elsewhere: Ask) -> None:
+    begun(store, ID, "one")
+    log = Path(place, "sessions", f"{ID}.jsonl")
+    before = log.stat().st_size
+    store.append(ID, user("two"))
+    for missing in torn(log, before):
+        seen = elsewhere("[texts(store.read(id)), store.head(id).messages]", id=ID)
+        # the last newline may be missing: the message is there without it
+        assert seen == ([["one", "two"], 2] if missing <= 1 else [["one"], 1])
+
+
+def test_append_message_costs_one_message_however_long_the_session_is(
+    store: hansard.Store, place: str, elsewhere: Ask, written: Written
+) -> None:
+    log = Path(place, "sessions", f"{ID}.jsonl")
+    with store.create(ID) as session:
+        session.append(user("begin"))
+        few = written(lambda: session.append(user("a message")))
+        session.extend(users(*(f"message {n}" for n in range(3000))))
+        session.history()
+        before = log.read_bytes()
+        file = log.stat().st_ino
+        many = written(lambda: session.append(user("a message")))
+    assert len(before) > 200_000
+    assert max(few, many) < 20_000
+    assert log.stat().st_ino == file
+    assert log.read_bytes().startswith(before)
+    assert elsewhere("store.head(id).messages", id=ID) == 3003
+
+
 def test_append_message_to_disk_leaves_who_has_it_open_alone(store: hansard.Store, elsewhere: Ask) -> None:
     with store.create(ID) as session:
         mine = session.history()
@@ -175,11 +220,35 @@ def test_append_message_to_disk_leaves_who_has_it_open_alone(store: hansard.Stor
     assert seen == {ID: ["one", "two"], "begun": ["hello"]}
 
 
+LISTED = "[[h.id, h.title, h.messages, h.updated_at, h.token_count, h.seq] for h in store.list()]"
+"""What a list shows, from the index, and what a write brings up to date there."""
+
+
+def test_whatever_is_appended_updates_the_index(store: hansard.Store, elsewhere: Ask) -> None:
+    assert elsewhere(LISTED) == []
+    with store.create(ID) as session:
+        session.append(assistant("How can I help?"), time=MONDAY)
+        store.append(ID, user("Build a login page"), time=MONDAY + timedelta(hours=1))
+        one = elsewhere(LISTED)
+        assert one == [[ID, "Build a login page", 2, "2026-05-25T11:00:00Z", None, 2]]
+        session.history()
+        session.checkpoint(users("Summary: a login page."), token_count=900)
+        assert elsewhere(LISTED) == [[*one[0][:4], 900, 3]]
+        session.event("text", {"x": 1}, event_id="e1")
+        assert elsewhere(LISTED) == [[*one[0][:4], 900, 4]]
+        session.event("text", {"x": 1}, event_id="e1")  # told again
+        session.output("")
+        assert elsewhere(LISTED) == [[*one[0][:4], 900, 4]]
+        session.append(user("More"), time=MONDAY + timedelta(hours=2))
+        assert elsewhere(LISTED) == [[ID, "Build a login page", 3, "2026-05-25T12:00:00Z", 900, 5]]
+
+
 def test_append_checkpoint_is_what_a_resume_begins_with(store: hansard.Store, elsewhere: Ask) -> None:
     compacted = [user("Summary: they counted.")]
     with store.create(ID) as session:
         session.extend(users("one", "two", "three"), usages=[{"input_tokens": 5}, None, None])
         session.checkpoint(compacted, token_count=900)
+        assert (session.history(), session.head.token_count) == (compacted, 900)  # it is up to date itself
         session.append(user("four"))
         assert texts(session.history()) == ["Summary: they counted.", "four"]
         for nothing, count in (([], 0), (compacted, -1)):  # what is counted is for the caller to say
@@ -340,6 +409,19 @@ def test_list_has_the_newest_activity_first(store: hansard.Store, elsewhere: Ask
     assert seen == [["c", "Hello", 2], ["a", "Hello", 1], ["b", "A title is no activity", 1]]
 
 
+def test_list_uses_the_index(store: hansard.Store, place: str, elsewhere: Ask) -> None:
+    for n in range(20):
+        begun(store, f"s{n}", "Hello")
+    store.close()
+    assert elsewhere("len(store.list(limit=None))") == 20
+    hear = "__import__('sys').addaudithook(lambda event, given: opened.append([event, str(given[:1])]))"
+    told = elsewhere(f"(lambda opened: [{hear}, len(store.list(limit=None)), opened])([])")
+    assert told[1] == 20
+    assert not [given for event, given in told[2] if event == "open" and ".jsonl" in given]
+    Path(place, "catalog.db").unlink()  # nothing that it cannot do without
+    assert elsewhere("len(store.list(limit=None))") == 20
+
+
 def test_list_of_an_empty_store_is_empty(store: hansard.Store, elsewhere: Ask) -> None:
     assert list(store.list()) == elsewhere("store.list(limit=None, empty=True)") == []
 
@@ -375,6 +457,18 @@ def test_save_writes_the_whole_list(store: hansard.Store, elsewhere: Ask) -> Non
         assert seen == [[*mine, user("not synced yet")], 4]
         session.set_history(mine[1:])
     assert elsewhere("store.read(id).history()", id=ID) == mine[1:]
+
+
+def test_save_is_atomic(store: hansard.Store, place: str, elsewhere: Ask) -> None:
+    begun(store, ID, "one", "two", "three")
+    log = Path(place, "sessions", f"{ID}.jsonl")
+    before = log.stat().st_size
+    with store.open(ID) as session:
+        session.set_history(users("other", "two", "and three", "four"))
+        session.save()
+    for missing in torn(log, before):
+        new = "other|two|and three|four" if missing <= 1 else "one|two|three"
+        assert "|".join(elsewhere("texts(store.read(id))", id=ID)) == new
 
 
 def test_a_store_is_an_interface_with_several_engines(place: str, elsewhere: Ask) -> None:
@@ -480,11 +574,15 @@ def test_cost_is_kept_as_it_was_given(store: hansard.Store, elsewhere: Ask) -> N
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_is_user_interaction(store: hansard.Store, payload: dict[str, Any], is_input: bool) -> None:
+def test_what_is_user_interaction(
+    store: hansard.Store, elsewhere: Ask, payload: dict[str, Any], is_input: bool
+) -> None:
     with store.create(ID) as session:
+        assert session.head.has_user_input is False
         session.append(payload)
         assert session.head.has_user_input is is_input
-    assert bool(store.list()) is is_input
+        assert elsewhere("store.head(id).has_user_input", id=ID) is is_input
+    assert bool(elsewhere("store.list()")) is bool(elsewhere("store.list(empty=True)")) is is_input
 
 
 def test_user_interaction_is_stored(store: hansard.Store, elsewhere: Ask) -> None:

@@ -302,8 +302,9 @@ def test_full_data_is_loaded_on_demand(store: hansard.Store, place: str, elsewhe
     ids=["credentials are not kept in the open"],
 )
 def test_what_comes_later_is_refused(
-    store: hansard.Store, place: str, asked: Callable[[hansard.Store], Any]
+    store: hansard.Store, place: str, elsewhere: Ask, asked: Callable[[hansard.Store], Any]
 ) -> None:
     with pytest.raises(Unsupported):
         asked(store)
     assert not list(Path(place).glob("state/*"))
+    assert elsewhere("store.state('credentials').all()") == {}

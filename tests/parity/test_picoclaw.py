@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -57,11 +58,14 @@ class Broken:
 # -- the interface SessionStore, and JSONLBackend
 
 
-def test_a_backend_is_made_of_a_store(store: hansard.Store, place: str) -> None:
+def test_a_backend_is_made_of_a_store(store: hansard.Store, place: str, elsewhere: Ask) -> None:
     sessions = store.best_effort()
+    assert sessions.history("") == []  # what is no key is in no store
     sessions.append(KEY, user("Hello"))
     assert store.read(KEY).history() == sessions.history(KEY) == users("Hello")
     assert place in repr(sessions)
+    found = elsewhere("[store.best_effort().history(k) for k in keys]", keys=[KEY, "unknown"])
+    assert found == [users("Hello"), []]
 
 
 def test_write_errors_are_logged_and_not_returned(
@@ -77,16 +81,33 @@ def test_write_errors_are_logged_and_not_returned(
     assert elsewhere("store.list(empty=True)") == []
 
 
-def test_no_write_method_returns_an_error(store: hansard.Store, sessions: BestEffortStore) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "error"),
+    [("closed", Closed), ("no key", InvalidId), ("no such thing", (TypeError, InvalidPayload))],
+)
+def test_no_write_method_returns_an_error(
+    store: hansard.Store, sessions: BestEffortStore, elsewhere: Ask, trouble: str, error: Any
+) -> None:
+    wrong: Any = object()
+    key = "" if trouble == "no key" else KEY
+    given: tuple[Any, ...] = (user("More"), "Greeted.", users("Other"), 0)
+    message, summary, messages, keep = given if trouble != "no such thing" else (wrong,) * 4
     sessions.append(KEY, user("Hello"))
-    store.close()
-    assert sessions.append(KEY, user("More")) is None
-    assert sessions.set_summary(KEY, "Greeted.") is None
-    assert sessions.set_history(KEY, users("Other")) is None
-    assert sessions.truncate(KEY, 0, pairs=False) is None
-    assert sessions.save(KEY) is None
-    assert [lost.call for lost in sessions.dropped] == "append set_summary set_history truncate save".split()
-    assert all(isinstance(lost.error, Closed) for lost in sessions.dropped)
+    if trouble == "closed":
+        store.close()
+    assert sessions.append(key, message) is None
+    assert sessions.set_summary(key, summary) is None
+    assert sessions.set_history(key, messages) is None
+    assert sessions.truncate(key, keep, pairs=False) is None
+    lost = [dropped.call for dropped in sessions.dropped]
+    assert lost == "append set_summary set_history truncate".split()
+    assert all(isinstance(dropped.error, error) for dropped in sessions.dropped)
+    if trouble != "no such thing":
+        assert sessions.save(key) is None
+        assert isinstance(sessions.dropped[-1].error, error)
+    assert elsewhere("{h.id: store.read(h).history() for h in store.list(empty=True)}") == {
+        KEY: users("Hello")
+    }
 
 
 def test_add_message_appends_role_and_content(sessions: BestEffortStore, elsewhere: Ask) -> None:
@@ -206,6 +227,25 @@ def test_save_has_nothing_to_persist(sessions: BestEffortStore, elsewhere: Ask) 
     assert elsewhere("[h.messages for h in store.list(empty=True)]") == [2]
 
 
+def test_every_write_is_synced_at_once(sessions: BestEffortStore, elsewhere: Ask, synced: list[int]) -> None:
+    def syncs(call: Callable[[], Any]) -> int:
+        before = len(synced)
+        call()
+        return len(synced) - before
+
+    assert syncs(lambda: sessions.append("another", user("Hello"))) > 0
+    sessions.append(KEY, user("Hello"))
+    assert syncs(lambda: sessions.append(KEY, assistant("Hi!"))) > 0
+    assert syncs(lambda: sessions.set_summary(KEY, "Greeted.")) > 0
+    assert syncs(lambda: sessions.set_history(KEY, users("one", "two"))) > 0
+    assert syncs(lambda: sessions.truncate(KEY, 1, pairs=False)) > 0
+    assert syncs(lambda: sessions.append("", user("no key"))) == 0
+    assert syncs(lambda: sessions.append(KEY, user("three"), durable=False)) == 0
+    assert syncs(lambda: sessions.save(KEY)) > 0  # all that it has to do
+    assert syncs(lambda: sessions.history(KEY)) == syncs(lambda: sessions.save("unknown")) == 0
+    assert texts(elsewhere("store.read(key).history()", key=KEY)) == ["two", "three"]
+
+
 def test_compaction_is_vacuum(store: hansard.Store, sessions: BestEffortStore, elsewhere: Ask) -> None:
     sessions.extend(KEY, users("a", "b", "c", "d"))
     log = Path(store.url.removeprefix("file:")) / "sessions"
@@ -223,12 +263,29 @@ def test_compaction_is_vacuum(store: hansard.Store, sessions: BestEffortStore, e
         store.vacuum("unknown")
 
 
+def test_close_of_a_manager_is_a_no_op(sessions: BestEffortStore, elsewhere: Ask) -> None:
+    with hansard.open("memory:") as memory:
+        for each in (memory.best_effort(), sessions):
+            each.close()
+            each.append(KEY, user("Hello"))
+            each.close()
+            each.close()
+            assert each.history(KEY) == users("Hello")
+            assert not each.dropped
+    assert elsewhere("store.read(key).history()", key=KEY) == users("Hello")
+
+
 def test_close_releases_the_store(store: hansard.Store, sessions: BestEffortStore, elsewhere: Ask) -> None:
     sessions.append(KEY, user("Hello"))
     sessions.close()  # the store belongs to whoever opened it
     sessions.append(KEY, user("More"))
+    held = store.open(KEY)
+    assert elsewhere("[h.session for h in store.locks()]") == [KEY]
     store.close()
     store.close()
+    assert elsewhere("store.locks()") == []
+    with pytest.raises(Closed):
+        held.append(user("too late"))
     assert sessions.history(KEY) == []
     assert isinstance(sessions.dropped[0].error, Closed)
     assert texts(elsewhere("store.read(key).history()", key=KEY)) == ["Hello", "More"]
@@ -265,6 +322,23 @@ def test_a_session_has_its_fields(store: hansard.Store, sessions: BestEffortStor
     assert found[0]["created_at"] <= found[0]["updated_at"]
 
 
+def test_updated_is_the_time_of_the_last_message(
+    store: hansard.Store, sessions: BestEffortStore, elsewhere: Ask
+) -> None:
+    updated = "store.head(key).updated_at"
+    sessions.append(KEY, user("one"))
+    first = elsewhere(updated, key=KEY)
+    sessions.append(KEY, user("two"))
+    second = elsewhere(updated, key=KEY)
+    assert first < second
+    sessions.set_summary(KEY, "Counted.")
+    sessions.truncate(KEY, 1, pairs=False)
+    sessions.set_history(KEY, [])
+    assert elsewhere(updated, key=KEY) == second
+    sessions.set_history(KEY, users("three"))
+    assert second < elsewhere(updated, key=KEY)
+
+
 def test_a_manager_has_a_storage_or_only_memory(place: str, elsewhere: Ask, tmp_path: Path) -> None:
     with hansard.open(place) as store, hansard.open("memory:") as memory:
         for each in (store, memory):
@@ -272,8 +346,6 @@ def test_a_manager_has_a_storage_or_only_memory(place: str, elsewhere: Ask, tmp_
             assert each.best_effort().history(KEY) == users("Hello")
         assert elsewhere("[h.id for h in store.list()]") == [KEY]  # before any Save
         assert [path.name for path in tmp_path.iterdir()] == ["store"]
-        memory.close()
-        memory.close()  # as uniform as any other Close
 
 
 def test_get_or_create_is_open_with_create(store: hansard.Store, elsewhere: Ask) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hansard.engines import STATE, Shelf
-from hansard.records import encode
-from hansard.views.head import Query
+from hansard.errors import Damaged, SessionNotFound
+from hansard.records import Damage, ago, encode
 
 if TYPE_CHECKING:
     from hansard.engines import Blob
@@ -57,7 +58,7 @@ class Blobs:
         """Takes away what nothing names and was not put for a while. Reads all there is; where something
         cannot be read, nothing is taken."""
         self._store._check()
-        before = self._store._now() - older_than
+        before = ago(self._store._now(), older_than)
         return self._store._engine.sweep_blobs(before, self._needed, dry_run=dry_run)
 
     def _needed(self, old: set[str]) -> set[str]:
@@ -78,11 +79,18 @@ class Blobs:
             found = engine.document(STATE, name)
             if found is not None:
                 yield found[0]
-        for head in engine.heads(Query(anywhere=True, empty=True, now=self._store._now())):
-            shelf = Shelf("documents", head.id)
+        for session in engine.sessions():
+            shelf = Shelf("documents", session)
             for name in engine.documents(shelf):
                 found = engine.document(shelf, name)
                 if found is not None:
                     yield found[0]
-            for record in engine.read(head.id):
-                yield encode(record)
+            damage: list[Damage] = []
+            with suppress(SessionNotFound):  # it was deleted meanwhile, or never begun
+                for record in engine.read(session, damage=damage):
+                    yield encode(record)
+            if damage:
+                raise Damaged(
+                    f"session {session!r} is damaged ({damage[0]}), and may need blobs that nothing else "
+                    "names; nothing was swept. See `hansard doctor`"
+                )

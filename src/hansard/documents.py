@@ -168,7 +168,7 @@ def _opened(found: tuple[bytes, str], name: str) -> Document:
         title = _title(line)
         if title.length != len(data) or title.sum != f"{crc32(data):08x}" or title.name != name:
             raise ValueError
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Damaged(
             f"the document {name!r} cannot be understood and was left as it is; put it anew (a copy of it is "
             "kept under aside/ then), or bring it back from a copy"

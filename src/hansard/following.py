@@ -86,18 +86,30 @@ def checksum(record: Record) -> tuple[int, int]:
     return crc32(said), len(said)
 
 
+def stamp(at: datetime | None) -> int | None:
+    """What tells a record of which only the head was seen from another one with its seq: when it was written.
+    Never equal to a checksum."""
+    return None if at is None else (1 << 32) + crc32(encode(at))
+
+
+def _is(record: Record, mark: int | None) -> bool:
+    """Whether a record is the one that was marked."""
+    return mark == (stamp(record.at) if mark is not None and mark >> 32 else checksum(record)[0])
+
+
 # -- one session ------------------------------------------------------------------------------------
 
 
 class Trail:
     """The records of one session that were given last, as far as they are remembered."""
 
-    __slots__ = ("_marks", "seq", "uid")
+    __slots__ = ("_marks", "seq", "stamp", "uid")
 
     def __init__(self, uid: str, marks: list[tuple[int, int | None]], seq: int = -1) -> None:
         """The marks are seqs with their checksums; of a record that was only counted there is none."""
         self.uid = uid
         self.seq = marks[-1][0] if marks else seq
+        self.stamp: int | None = None  # of the last record, where it was read
         self._marks = marks
 
     @property
@@ -117,7 +129,7 @@ class Trail:
             if len(self._marks) > 2 * REMEMBERED:
                 del self._marks[:-REMEMBERED]
             self._marks.append((record.seq, mark))
-            self.seq = record.seq
+            self.seq, self.stamp = record.seq, stamp(record.at)
             yield record, mark, length
 
     def _from_here(self, engine: Engine, session: str) -> Iterator[Record] | None:
@@ -134,25 +146,25 @@ class Trail:
             return None
         if first.seq > self.seq:  # it was vacuumed away, or damaged: a log that was cut has every seq
             return chain((first,), found)
-        return found if checksum(first)[0] == mark or _stands_for(first, self.seq) else None
+        return found if _is(first, mark) or _stands_for(first, self.seq) else None
 
     def _step_back(self, engine: Engine, session: str) -> None:
         """To the newest record that is as it was given; to the beginning where none is: better twice than
         not at all."""
         marks = self._marks
-        there: dict[int, int] = {}
+        there: dict[int, Record] = {}
         stretches: list[Record] = []
         for record in engine.read(session, spans=[(marks[0][0], marks[-1][0])], uid=self.uid):
-            there[record.seq] = checksum(record)[0]
+            there[record.seq] = record
             if record.kind == "compacted":
                 stretches.append(record)
         while marks:
             seq, mark = marks[-1]
-            # of one that was never read only the number is known: it is not there, else nobody would ask
-            if there.get(seq, -1) == mark or any(_stands_for(one, seq) for one in stretches):
+            found = there.get(seq)
+            if (found is not None and _is(found, mark)) or any(_stands_for(one, seq) for one in stretches):
                 break
             marks.pop()
-        self.seq = marks[-1][0] if marks else -1
+        self.seq, self.stamp = (marks[-1][0] if marks else -1), None
 
 
 def _stands_for(record: Record, seq: int) -> bool:
@@ -340,18 +352,18 @@ class AllSessions:
     def begin(self, after: Cursor | str | int | None) -> None:
         now = self._places.now
         if after is None:
-            now.update((id, (uid, seq, None)) for id, uid, seq in sessions(self._engine))
+            now.update((id, (uid, seq, mark)) for id, uid, seq, mark in sessions(self._engine))
         elif isinstance(after, int) and not isinstance(after, bool):
             if after != -1:
                 raise ValueError(f"after={after}: of all sessions there is no record {after}; give a cursor")
             self._anywhere = True
         elif isinstance(after, str | Cursor):
             known = _unpacked_all(str(after))
-            for id, uid, seq in sessions(self._engine):
+            for id, uid, seq, there in sessions(self._engine):
                 of, last, mark = known.get(id, (-1, -1, None))
                 if of == crc32(uid.encode()):
                     now[id] = uid, last, mark
-                if id not in now or last != seq or mark is not None:
+                if id not in now or last != seq or mark != there:
                     self._new[id] = None
         else:
             raise TypeError(f"after={after!r}: it is a cursor, its text, or -1")
@@ -388,9 +400,9 @@ class AllSessions:
     def _look_everywhere(self) -> None:
         self._anywhere = False
         try:
-            for id, uid, seq in sessions(self._engine):
-                place = self._places.now.get(id)
-                if place is None or place[:2] != (uid, seq):
+            for id, uid, seq, mark in sessions(self._engine):
+                place, trail = self._places.now.get(id), self._trails.get(id)
+                if place is None or place[:2] != (uid, seq) or mark not in (place[2], trail and trail.stamp):
                     self._new[id] = None
         except BaseException:
             self._anywhere = True
@@ -439,14 +451,14 @@ class AllSessions:
         )
 
 
-def sessions(engine: Engine) -> Iterator[tuple[str, str, int]]:
-    """All that there are: id, uid and last seq."""
+def sessions(engine: Engine) -> Iterator[tuple[str, str, int, int | None]]:
+    """All that there are: id, uid, last seq and the stamp of that record."""
     now = datetime.now(UTC)
     place = None
     while True:
         query = Query(anywhere=True, empty=True, order="created", limit=PAGE, place=place, now=now)
         found = engine.heads(query)
-        yield from [(head.id, head.uid, head.seq) for head in found]
+        yield from [(head.id, head.uid, head.seq, stamp(head.written_at)) for head in found]
         if len(found) < PAGE:
             return
         place = (rank(found[-1], query), found[-1].id)
@@ -475,7 +487,7 @@ def _unpacked_all(text: str) -> dict[str, tuple[int, int, int | None]]:
         packed = text.removeprefix(_ALL)
         places = decode(zlib.decompress(urlsafe_b64decode(packed + "=" * (-len(packed) % 4))))
         return {id: (of, seq, mark[0] if mark else None) for id, (of, seq, *mark) in places.items()}
-    except (ValueError, TypeError, AttributeError, zlib.error):
+    except (ValueError, TypeError, AttributeError, RecursionError, zlib.error):
         raise ValueError(
             f"after={text[:40]!r} is no cursor of a store; take the one that came with a record"
         ) from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -20,6 +20,9 @@ from hansard.errors import InvalidPayload, NewerFormat
 
 FORMAT = 1
 """The major version of what is written. A reader refuses a larger one."""
+
+KINDS = frozenset("session meta message history turn block end usage event output compacted".split())
+"""What the kinds of this format are; an application's own have a dot in them."""
 
 DEEPEST = 100
 """Levels of nesting that a payload may have."""
@@ -121,6 +124,25 @@ def utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{moment.isoformat()} lies outside the years 1 to 9999 in UTC") from None
+
+
+def after(now: datetime, by: timedelta) -> datetime:
+    """The moment that lies so long after another one; the last there is, where that is after all time."""
+    try:
+        return now + by
+    except OverflowError:
+        return _last if by > timedelta(0) else _first
+
+
+def ago(now: datetime, by: timedelta) -> datetime:
+    """The moment that lies so long before another one; the first there is, where that is before all time."""
+    try:
+        return now - by
+    except OverflowError:
+        return _first if by > timedelta(0) else _last
+
+
+_first, _last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def encodes(text: str) -> bool:
@@ -421,7 +443,7 @@ class Scan:
             if crc32(memoryview(block)[: -_SEAL - 1], self._seeds[0]) == claimed:
                 try:
                     records = _records.decode_lines(block)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     pass
                 else:
                     given = self._plain(block, records, _state(claimed))

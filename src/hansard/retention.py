@@ -15,7 +15,7 @@ import msgspec
 from hansard.documents import expired
 from hansard.engines import Shelf
 from hansard.errors import HansardError, ReadOnlyStore, SessionBusy, SessionNotFound
-from hansard.records import utc
+from hansard.records import ago, utc
 from hansard.views.head import Head, Query, below, is_bare, rank
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ GRACE = timedelta(hours=1)
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was to go and could not, and why."""
+    """A session that was to go and could not, and why; without an id what stands beside the sessions."""
 
     id: str
     reason: str
@@ -62,27 +62,37 @@ def cleanup(
     done = Cleanup(ids=[], failed=[], dry_run=dry_run)
     query = Query(anywhere=True, empty=True, now=now)
     heads = [head for head in store._engine.heads(query) if not head.archived]
-    heads.sort(key=lambda head: (rank(head, query), head.id))
     tops, children = _families(heads)
+    newest = {head.id: min(rank(one, query) for one in _family(head, children)) for head in tops}
+    tops.sort(key=lambda head: (newest[head.id], head.id))  # a session is as new as what is a part of it
     safe = _exempt(store, heads)
     sizes = _Sizes(store, children)
     left_over = {head.id for head in tops if _is_left_over(store, head, children, now)}
-    for head in _chosen(tops, before, keep_last, max_bytes, left_over, sizes, safe):
-        size = sizes.of(head)
+    old = {
+        head.id
+        for head in tops
+        if before is None or all(one.updated_at < before for one in _family(head, children))
+    }
+    by_age = old if before is not None or keep_last is not None else set()
+    for head in _chosen(tops, by_age, keep_last, max_bytes, left_over, sizes, safe):
         family = list(_family(head, children))
         try:
+            size = sizes.of(head)
             if not dry_run and not _take(store, family, unless_input=head.id in left_over):
                 continue
         except SessionBusy:
             continue  # somebody opened it meanwhile: it is exempt
-        except (HansardError, OSError) as error:
+        except HansardError as error:
             done.failed.append(Kept(id=head.id, reason=str(error)))
             continue
         done.count += 1
         done.ids.append(head.id)
         done.bytes += size
     if not dry_run:
-        _forget_expired(store, now)
+        try:
+            _forget_expired(store, now)
+        except HansardError as error:
+            done.failed.append(Kept(id="", reason=str(error)))
         with suppress(HansardError):  # something cannot be read: its blobs may be needed
             store.blobs.sweep()
     return done
@@ -112,10 +122,12 @@ def _family(head: Head, children: dict[str, list[Head]]) -> Iterator[Head]:
 
 def _is_left_over(store: Store, head: Head, children: dict[str, list[Head]], now: datetime) -> bool:
     """Whether a crash has left it: it is empty, and its agent has had time enough to begin."""
-    empty = is_bare(head) and head.id not in children
-    return (
-        empty and now - head.created_at > GRACE and not store._engine.documents(Shelf("documents", head.id))
-    )
+    if not is_bare(head) or head.id in children or now - head.created_at <= GRACE:
+        return False
+    try:
+        return not store._engine.documents(Shelf("documents", head.id))
+    except HansardError:
+        return False  # nobody knows what it has
 
 
 def _moment(older_than: datetime | timedelta | None, now: datetime) -> datetime | None:
@@ -124,7 +136,7 @@ def _moment(older_than: datetime | timedelta | None, now: datetime) -> datetime 
     if isinstance(older_than, timedelta):
         if older_than < timedelta(0):
             raise ValueError(f"older_than={older_than!r} lies ahead")
-        return now - older_than
+        return ago(now, older_than)
     if isinstance(older_than, datetime):
         return utc(older_than)
     raise TypeError(f"older_than is a datetime or a timedelta, not {type(older_than).__name__}")
@@ -146,7 +158,7 @@ def _exempt(store: Store, heads: list[Head]) -> set[str]:
 
 def _chosen(
     tops: list[Head],
-    before: datetime | None,
+    old: set[str],
     keep_last: int | None,
     max_bytes: int | None,
     left_over: set[str],
@@ -157,20 +169,18 @@ def _chosen(
     gone = set(left_over)
     place = 0
     for head in tops:
-        old = before is None or head.updated_at < before
-        many = keep_last is None or place >= keep_last
-        if (before is not None or keep_last is not None) and old and many:
+        if head.id in old and (keep_last is None or place >= keep_last):
             gone.add(head.id)
         place += not is_bare(head)  # an empty session is none of the newest that somebody wants to keep
     gone -= safe
     if max_bytes is not None:
-        total = sum(sizes.of(head) for head in tops if head.id not in gone)
+        total = sum(sizes.guess(head) for head in tops if head.id not in gone)
         for head in reversed(tops):
             if total <= max_bytes:
                 break
             if head.id not in gone and head.id not in safe:
                 gone.add(head.id)
-                total -= sizes.of(head)
+                total -= sizes.guess(head)
     for head in reversed(tops):
         if head.id in gone:
             yield head
@@ -190,6 +200,13 @@ class _Sizes:
             found = self._engine.size(head.id) + sum(map(self.of, self._children.get(head.id, ())))
             self._known[head.id] = found
         return found
+
+    def guess(self, head: Head) -> int:
+        """The same, and 0 where it cannot be told."""
+        try:
+            return self.of(head)
+        except HansardError:
+            return 0
 
 
 def _take(store: Store, family: list[Head], *, unless_input: bool) -> bool:
@@ -216,11 +233,12 @@ def _forget_expired(store: Store, now: datetime) -> None:
     engine = store._engine
     for head in engine.heads(Query(anywhere=True, empty=True, now=now)):
         shelf = Shelf("documents", head.id)
-        for name in engine.documents(shelf):
-            with suppress(HansardError):
-                found = engine.document(shelf, name)
-                if found is not None and expired(engine, shelf, name, now):
-                    engine.drop_document(shelf, name, expect=found[1], uid=head.uid)
+        with suppress(HansardError):  # one that cannot be listed, or read
+            for name in engine.documents(shelf):
+                with suppress(HansardError):
+                    found = engine.document(shelf, name)
+                    if found is not None and expired(engine, shelf, name, now):
+                        engine.drop_document(shelf, name, expect=found[1], uid=head.uid)
     for state in store._states():
         with suppress(HansardError):
             state.update()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 import threading
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -213,7 +213,7 @@ class View:
             self.id,
             spans=[(a, b)],
             kinds=(kinds,) if isinstance(kinds, str) else kinds,
-            limit=None if limit is None or since or until else min(limit, maxsize),
+            limit=None if limit is None or since or until else min(limit, sys.maxsize),
             reverse=reverse,
             uid=self._head.uid,
             damage=self._damage,
@@ -432,6 +432,7 @@ class Session(View):
         *,
         ids: Sequence[str | None] | None = None,
         usages: Sequence[Mapping[str, Any] | None] | None = None,
+        times: Sequence[datetime | None] | None = None,
         shape: str | None = None,
         model: str | None = None,
         durable: bool = True,
@@ -439,7 +440,13 @@ class Session(View):
     ) -> list[Record]:
         """Adds several messages, all or none."""
         drafts = message_list(
-            payloads, ids=ids, usages=usages, shape=shape, model=model, default_model=self._head.model
+            payloads,
+            ids=ids,
+            usages=usages,
+            times=times,
+            shape=shape,
+            model=model,
+            default_model=self._head.model,
         )
         return self._write(drafts, expect=expect, durable=durable) if drafts else []
 
@@ -789,7 +796,7 @@ class Session(View):
         finally:
             if lent is not None:
                 self._lease = None
-                self._engine.release(self._head.id, lent)
+                self._store._release(self._head.id, lent)
 
     def _repeated(self, call: dict[str, Any], id: str | None, kind: str = "history") -> Record | None:
         if record_id(id) is None or self._begin is not None:
@@ -1006,6 +1013,7 @@ class Session(View):
             if self._closed:
                 return
             self._closed = True
+            gone = False
             try:
                 if self._begin is None:
                     if self._unsynced:
@@ -1015,13 +1023,15 @@ class Session(View):
                         with suppress(SessionNotFound):
                             head = self._engine.head(self._head.id)
                             if head.uid == self._head.uid and heads.is_bare(head):
-                                self._store._remove(head, unless_input=True)
+                                gone = self._store._remove(head, unless_input=True)
             finally:
-                self._release()
+                self._release(gone=gone)
 
-    def _release(self) -> None:
+    def _release(self, *, gone: bool = False) -> None:
         lease, self._lease = self._lease, None
-        if lease is not None or self._wrote:
+        if gone:
+            self._store._release(self._head.id, lease)
+        elif lease is not None or self._wrote:
             self._engine.release(self._head.id, lease)
 
     def __enter__(self) -> Session:
@@ -1031,7 +1041,7 @@ class Session(View):
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or self._store.closed:
+        if getattr(self, "_closed", True) or sys.is_finalizing() or self._store.closed:
             return
         told = f"{self!r} was never closed; use it in a with block"
         try:
@@ -1089,13 +1099,14 @@ def message_list(
     *,
     ids: Sequence[str | None] | None = None,
     usages: Sequence[Mapping[str, Any] | None] | None = None,
+    times: Sequence[datetime | None] | None = None,
     shape: str | None = None,
     model: str | None = None,
     default_model: str = "",
 ) -> list[Draft]:
     """The drafts of several messages."""
-    given = _several(payloads)
-    for name, values in (("ids", ids), ("usages", usages)):
+    given = list(several(payloads))
+    for name, values in (("ids", ids), ("usages", usages), ("times", times)):
         if values is not None and len(values) != len(given):
             raise ValueError(f"{len(given)} payloads and {len(values)} {name}; there must be one for each")
     return [
@@ -1103,6 +1114,7 @@ def message_list(
             payload,
             id=None if ids is None else ids[i],
             usage=None if usages is None else usages[i],
+            time=None if times is None else times[i],
             shape=shape,
             model=model,
             default_model=default_model,
@@ -1201,14 +1213,14 @@ def _text(value: Any, path: str) -> str:
 
 
 def _frozen(payloads: Iterable[Any]) -> list[Any]:
-    return [freeze(payload)[1] for payload in _several(payloads)]
+    return [freeze(payload)[1] for payload in several(payloads)]
 
 
-def _several(payloads: Iterable[Any]) -> list[Any]:
-    """A list of messages; one message alone would be taken apart."""
-    if isinstance(payloads, Mapping | str | bytes | bytearray):
+def several(payloads: Iterable[Any]) -> Iterable[Any]:
+    """What was given, if it is several messages; one alone would be taken apart."""
+    if isinstance(payloads, Mapping | str | bytes | bytearray | memoryview | Record):
         raise TypeError(f"a list of messages is wanted, not one {type(payloads).__name__}; put it in a list")
-    return list(payloads)
+    return payloads
 
 
 def _between(

@@ -56,7 +56,7 @@ class Sheet:
                 isinstance(members.get(name, {}), dict) for name in OBJECTS
             ):
                 raise ValueError
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Damaged(
                 f"the {self._shelf.kind} {self._name!r} of {self._engine.url} cannot be understood and was "
                 "left as it is; bring it back from a copy, or set something in it to begin it anew: a copy "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hansard.engines import STATE
 from hansard.errors import InvalidPayload
 from hansard.ids import check_id
-from hansard.records import encode, freeze, utc
+from hansard.records import after, encode, freeze, utc
 from hansard.sheets import Sheet
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def expiry(given: Expiry, now: datetime) -> datetime | None:
     if given is None:
         return None
     if isinstance(given, timedelta):
-        return now + given
+        return after(now, given)
     if isinstance(given, datetime):
         return utc(given)
     raise InvalidPayload("expires", f"{type(given).__name__}; it is an aware datetime or a timedelta")

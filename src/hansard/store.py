@@ -11,8 +11,9 @@ import time as clocks
 import warnings
 import weakref
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,11 @@ from hansard.errors import (
     Damaged,
     HansardError,
     InvalidId,
+    InvalidPayload,
     NewerFormat,
     NoSessions,
+    NotAStore,
+    ReadOnlyStore,
     SessionBusy,
     SessionNotFound,
     StoreUnavailable,
@@ -40,17 +44,29 @@ from hansard.ids import new_id as random_id
 from hansard.names import ACTIVE, Names
 from hansard.records import (
     FORMAT,
+    KINDS,
     Draft,
     Record,
     decode,
     encode,
     encodes,
     freeze,
+    parse,
     redrafted,
     stored,
+    understood,
     utc,
 )
-from hansard.session import Session, View, head_fields, message, message_list
+from hansard.session import (
+    Session,
+    View,
+    checked_usage,
+    head_fields,
+    message,
+    message_list,
+    record_id,
+    several,
+)
 from hansard.views import head as heads
 from hansard.views import history as histories
 from hansard.views import vacuum
@@ -138,8 +154,11 @@ class Store:
         return self._closed or self._engine.closed
 
     def _check(self) -> None:
-        if self._closed:
-            raise Closed(f"the store {self.url} is closed; open it again with hansard.open()")
+        if self.closed:
+            raise Closed(
+                f"the store {self.url} is closed, or was inherited through fork(); open it again with "
+                "hansard.open()"
+            )
 
     def _now(self) -> datetime:
         return datetime.now(UTC) if self._clock is None else utc(self._clock())
@@ -207,8 +226,7 @@ class Store:
                 return self._new(name, fields, lease=lease, eager=False, activate=active, get_or_create=True)
             session = Session(self, found, lease=lease, born=False)
         except BaseException:
-            if lease is not None:
-                self._engine.release(name, lease)
+            self._release(name, lease)
             raise
         self._sessions.add(session)
         if active:
@@ -428,12 +446,15 @@ class Store:
         meanwhile. With `unless_input` one that somebody may miss stays."""
         if unless_input and self._children(head.id):
             return False
-        for child in () if unless_input else self._children(head.id):
+        children = [] if unless_input else self._children(head.id)
+        for child in children:
             self._remove(child, unless_input=False)
-        gone = self._engine.delete(head.id, uid=head.uid, unless_input=unless_input)
+        with _done() if children else nullcontext():
+            gone = self._engine.delete(head.id, uid=head.uid, unless_input=unless_input)
         if gone:
-            for child in self._children(head.id):
-                self._remove(child, unless_input=False)
+            with _done():
+                for child in self._children(head.id):
+                    self._remove(child, unless_input=False)
             self.names._forget(head.id)
         return gone
 
@@ -465,9 +486,10 @@ class Store:
             begin = self._begin(name, fields, **extra)
             documents = self._copied_documents(parent)
             self._engine.put(name, self._forked(parent, then, point, begin), documents=documents, lease=lease)
-            session = Session(self, self._head(name), lease=lease, born=False)
+            with _done():
+                session = Session(self, self._head(name), lease=lease, born=False)
         except BaseException:
-            self._engine.release(name, lease)
+            self._release(name, lease)
             raise
         self._sessions.add(session)
         self._activate(name, session._head.uid)
@@ -532,9 +554,10 @@ class Store:
             if isinstance(head, Head):
                 begin.time = head.created_at
             self._engine.put(name, _whole(begin, records, fields.get("model") or "", told), lease=lease)
-            return self._head(name)
+            with _done():
+                return self._head(name)
         finally:
-            self._engine.release(name, lease)
+            self._release(name, lease)
 
     def _sub(self, parent: Session, path: str, head: Mapping[str, Any]) -> Session:
         """The id of a child follows from its parent and its path, so that of two who begin it one wins."""
@@ -553,18 +576,19 @@ class Store:
             try:
                 begin = self._begin(name, fields, parent=above.id, path=path)
                 self._engine.create(name, [begin], lease=lease)
-                found = self._head(name)
-                try:
-                    self._head(above.id, above.uid)
-                except SessionNotFound:  # it went meanwhile, and must not leave a child behind
-                    self._engine.delete(name, uid=found.uid)
-                    raise
-                session = Session(self, found, lease=lease, born=False)
+                with _done():
+                    found = self._head(name)
+                    try:
+                        self._head(above.id, above.uid)
+                    except SessionNotFound:  # it went meanwhile, and must not leave a child behind
+                        self._engine.delete(name, uid=found.uid)
+                        raise
+                    session = Session(self, found, lease=lease, born=False)
             except AlreadyExists:
-                self._engine.release(name, lease)
+                self._release(name, lease)
                 continue
             except BaseException:
-                self._engine.release(name, lease)
+                self._release(name, lease)
                 raise
             self._sessions.add(session)
             return session
@@ -593,10 +617,10 @@ class Store:
                 except Conflict:
                     continue  # somebody said something meanwhile
                 done.count, done.ids = sum(count for _, count in planned), [name]
-                break
+                return done
             self._engine.flush(name)
         finally:
-            self._engine.release(name, lease)
+            self._release(name, lease)
         return done
 
     def cleanup(
@@ -712,7 +736,11 @@ class Store:
         `repair` what can be mended is, and a copy of what was there is kept under aside/ first. `told` is
         called now and then with the number of sessions that were looked at."""
         self._check()
-        findings = list(self._engine.doctor(told, repair=repair))
+        if repair and self._engine.readonly:
+            raise ReadOnlyStore(f"the store {self.url} was opened with readonly=True; nothing was mended")
+        from hansard.health import documents
+
+        findings = [*self._engine.doctor(told, repair=repair), *documents(self._engine)]
         everything = Query(anywhere=True, empty=True, now=self._now())
         return Report(findings, self._engine.count(everything))
 
@@ -726,14 +754,16 @@ class Store:
             if self._closing:
                 return
             self._closing = True
-        try:
-            for follower in list(self._followers):
-                follower.close()
+        with ExitStack() as ending:  # the first that fails is told, and keeps none of the others from it
+            ending.callback(self._end)
             for session in list(self._sessions):
-                session.close()
-        finally:
-            self._closed = True
-            self._let_go()
+                ending.callback(session.close)
+            for follower in list(self._followers):
+                ending.callback(follower.close)
+
+    def _end(self) -> None:
+        self._closed = True
+        self._let_go()
 
     def __enter__(self) -> Store:
         return self
@@ -791,6 +821,13 @@ class Store:
                 clocks.sleep(min(pause, left))
                 pause = min(pause * 1.5, 0.05)
 
+    def _release(self, name: str, lease: Lease | None) -> None:
+        """Gives a lease back after a call that has done what it did, or has said why it could not: that the
+        catalog could not be brought up to date is told to nobody, the next list does it."""
+        if lease is not None:
+            with suppress(HansardError):
+                self._engine.release(name, lease)
+
     def _free(self, id: str | None) -> tuple[str, Lease]:
         """An id that no session has, the one given or a new one, and the lease of it."""
         for attempt in range(8):
@@ -801,7 +838,7 @@ class Store:
                 try:
                     self._absent(name)
                 except BaseException:
-                    self._engine.release(name, lease)
+                    self._release(name, lease)
                     raise
                 return name, lease
             except (AlreadyExists, SessionBusy):
@@ -842,8 +879,7 @@ class Store:
             if eager:
                 session._exist()
         except BaseException:
-            if lease is not None:
-                self._engine.release(name, lease)
+            self._release(name, lease)
             raise
         self._sessions.add(session)
         return session
@@ -854,6 +890,16 @@ _MOST = 1 << 31
 
 _FIELDS = ("agent", "model", "title", "workspace", "vendor", "endpoint", "labels", "meta")
 _INHERITED = ("agent", "model", "workspace", "vendor", "endpoint")
+
+
+@contextmanager
+def _done() -> Iterator[None]:
+    """Something was written, and only what comes after it may fail."""
+    try:
+        yield
+    except HansardError as error:
+        error.outcome_unknown = error.outcome_unknown or not isinstance(error, SessionNotFound)
+        raise
 
 
 def _known_fields(call: str, head: Mapping[str, Any]) -> None:
@@ -868,10 +914,9 @@ def _whole(begin: Draft, records: Iterable[Any], model: str, told: Mapping[str, 
     last = 0
     as_it_is = False
     open_batch: tuple[int, int] | None = None  # a write of several records, until the last of them is there
-    for place, given in enumerate(records):
+    for place, given in enumerate(several(records)):
         if isinstance(given, Record):
-            draft = redrafted(given)
-            draft.data = msgspec.Raw(freeze(given.data)[0])  # it may be one that nobody has stored yet
+            draft = _redrafted(given, place, as_it_is or place == 0)
             if place == 0 and given.kind == "session" and given.seq == 0:
                 if told:
                     raise ValueError(
@@ -894,12 +939,16 @@ def _whole(begin: Draft, records: Iterable[Any], model: str, told: Mapping[str, 
                     f"a {given.kind} record can only be put with the whole log, its session record first"
                 )
             else:
-                draft.time = given.when if given.when != begin.at else None
+                draft.time = draft.time or draft.at
+                if draft.time == begin.at:
+                    draft.time = None
                 draft.at, draft.seq, draft.batch = begin.at, None, None
         else:
             draft = message(given, default_model=model)
             draft.at = begin.at
         if place == 0:
+            if draft.time is not None and begin.time is None and draft.time < begin.at:  # type: ignore[operator]
+                begin.time = draft.time  # a session is no younger than what was said in it first
             yield begin
         if draft.id is not None:
             if draft.id in taken:
@@ -914,6 +963,30 @@ def _whole(begin: Draft, records: Iterable[Any], model: str, told: Mapping[str, 
         )
     if last == 0 and not as_it_is:
         yield begin
+
+
+def _redrafted(given: Record, place: int, as_it_is: bool) -> Draft:
+    """The draft of a record that somebody may have made up, if it can be read again as it is given."""
+    draft = redrafted(given)
+    try:
+        draft.data = msgspec.Raw(freeze(given.data)[0])
+        draft.at = utc(given.at)
+        draft.time = None if given.time is None else utc(given.time)
+        draft.id = record_id(given.id)
+        if draft.usage is not None and not as_it_is:
+            draft.usage = checked_usage(draft.usage)[1]
+        understood(parse(encode(draft)))
+        if given.kind == "session":
+            heads.begin(given)
+        elif given.kind not in KINDS and ("." not in given.kind if not as_it_is else not given.kind):
+            raise ValueError(f"there is no kind {given.kind!r}; one of your own has a dot in it")
+    except InvalidPayload as error:
+        raise InvalidPayload(f"records[{place}].{error.path.removeprefix('$.')}", error.reason) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, HansardError):
+            raise
+        raise InvalidPayload(f"records[{place}]", str(error)) from None
+    return draft
 
 
 def _batch_left(before: tuple[int, int] | None, record: Record) -> tuple[int, int] | None:
@@ -1032,14 +1105,15 @@ def open(
             namespace,
             clock,
             new_id,
+            create=create,
         )
     if scheme == "memory":
         from hansard.engines.memory import Memory
 
         if not rest:
             own = Memory(readonly=readonly)
-            return Store(_tenant(own, namespace), clock=clock, new_id=new_id, let_go=own.close)
-        store = _shared(("memory", rest), lambda: Memory(rest), namespace, clock, new_id)
+            return Store(_tenant(own, namespace, create), clock=clock, new_id=new_id, let_go=own.close)
+        store = _shared(("memory", rest), lambda: Memory(rest), namespace, clock, new_id, create=create)
         if readonly:
             store._engine = store._engine.reader()  # type: ignore[attr-defined]  # it is the memory engine
         return store
@@ -1049,6 +1123,7 @@ def open(
         namespace,
         clock,
         new_id,
+        create=create,
     )
 
 
@@ -1079,30 +1154,39 @@ def _shared(
     namespace: str,
     clock: Callable[[], datetime] | None,
     new_id: Callable[[], str] | None,
+    *,
+    create: bool,
 ) -> Store:
-    """All stores of one URL in a process share one engine, which is closed with the last of them."""
+    """All stores of one URL in a process share one engine, which is closed with the last of them. So is that
+    of a tenant with the last store of it, where what it has survives that."""
     with _engines_mutex:
         known = _engines.get(key)
         if known is None:
-            known = _engines[key] = [make(), 0]
-        known[1] += 1
+            known = _engines[key] = [make(), Counter()]
+        engine, users = known
+        users[namespace] += 1
 
     def let_go() -> None:
         with _engines_mutex:
-            known[1] -= 1
-            if known[1] == 0 and _engines.get(key) is known:
+            users[namespace] -= 1
+            if not users[namespace]:
+                del users[namespace]
+                if namespace and "survives" in engine.capabilities and not engine.closed:
+                    with suppress(InvalidId, NotAStore):
+                        _tenant(engine, namespace, False).close()
+            if not users and _engines.get(key) is known:
                 del _engines[key]
-                known[0].close()
+                engine.close()
 
     try:
-        return Store(_tenant(known[0], namespace), clock=clock, new_id=new_id, let_go=let_go)
+        return Store(_tenant(engine, namespace, create), clock=clock, new_id=new_id, let_go=let_go)
     except BaseException:
         let_go()
         raise
 
 
-def _tenant(engine: Engine, namespace: str) -> Engine:
-    return engine.namespace(check_id(namespace)) if namespace else engine
+def _tenant(engine: Engine, namespace: str, create: bool) -> Engine:
+    return engine.namespace(check_id(namespace), create=create) if namespace else engine
 
 
 def versions() -> dict[str, str]:

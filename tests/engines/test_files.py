@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,23 +22,29 @@ import pytest
 
 import hansard
 from hansard.engines import Holder
+from hansard.engines.catalog import Catalog
 from hansard.engines.disk import Disk, file_system
 from hansard.engines.files import OPEN_FILES, Files, HansardWarning
 from hansard.errors import (
     AlreadyExists,
     Damaged,
+    HansardError,
     NewerFormat,
     NotAStore,
+    ReadOnlyStore,
     SessionBusy,
     SessionNotFound,
+    StoreUnavailable,
     Unsupported,
 )
 from hansard.ids import file_key
-from hansard.records import Draft, frame, last, scan, seal
+from hansard.records import Draft, Record, frame, last, scan, seal, state_after
 from hansard.store import Store, iterate
 from hansard.testing import World, hear, say
 from hansard.testing.chat import texts, user, users
 from hansard.testing.leases import contend, one_winner, rounds
+from hansard.views import head as heads
+from hansard.views.head import Head
 
 
 class Open(Protocol):
@@ -54,8 +62,8 @@ def place(tmp_path: Path) -> Path:
 def opened(place: Path) -> Iterator[Open]:
     stores: list[Store] = []
 
-    def open(**options: Any) -> Store:
-        stores.append(Store(Files(str(place), **options)))
+    def open(*, clock: Callable[[], datetime] | None = None, **options: Any) -> Store:
+        stores.append(Store(Files(str(place), **options), clock=clock))
         return stores[-1]
 
     yield open
@@ -167,7 +175,7 @@ def test_a_store_that_is_not_there_is_not_made_by_whoever_only_looks(
 
 
 @pytest.mark.rule("C5")
-@pytest.mark.parametrize("left", [[], ["hansard.json.tmp"], [".DS_Store"], ["lost+found"]])
+@pytest.mark.parametrize("left", [[], ["hansard.json~tmp"], [".DS_Store"], ["lost+found"]])
 def test_an_empty_folder_becomes_a_store(opened: Open, place: Path, left: list[str]) -> None:
     place.mkdir()
     for name in left:
@@ -882,7 +890,7 @@ def test_names_that_cannot_be_understood_are_set_aside_and_the_caller_is_told(
 def test_what_a_crash_left_of_a_whole_file_is_written_over(opened: Open, place: Path) -> None:
     store = opened()
     store.append("a", user("x"), create=True)
-    left = place / "names" / "active.json.tmp"
+    left = place / "names" / "active.json~tmp"
     left.write_bytes(b"half of a longer file than the one that is written now" * 9)
     store.activate("a")
     assert opened().active() == "a"
@@ -1188,3 +1196,373 @@ def test_a_line_that_another_program_appended_rightly_is_a_record(opened: Open, 
     assert _told(store) == ["1", "2"]
     assert store.append("a", user("3"), expect=2).seq == 3
     assert store.head("a").messages == before.messages + 2
+
+
+# -- what comes in between
+
+
+@pytest.mark.rule("L3", "C3")
+def test_a_fold_that_is_interrupted_counts_nothing_twice(
+    opened: Open, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened() as store:
+        store.extend("a", users(*"abcdef"), create=True)
+    (place / "catalog.db").unlink()
+    store = opened()
+    advance, left = heads.advance, iter(range(3))
+
+    def interrupted(head: Head, record: Record) -> None:
+        advance(head, record)
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(heads, "advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.head("a")
+    assert store.head("a").messages == 6
+    assert store.list()[0].messages == 6
+    assert not store.doctor()
+
+
+@pytest.mark.rule("C3")
+def test_an_old_catalog_that_somebody_brings_back_is_known_for_one_until_it_was_compared(
+    opened: Open, place: Path
+) -> None:
+    with opened() as store:
+        store.append("a", user("a"), create=True)
+        store.list()
+    shutil.copy(place / "catalog.db", place.parent / "copy")
+    with opened() as store:
+        store.append("b", user("b"), create=True)
+        store.list()
+    shutil.copy(place.parent / "copy", place / "catalog.db")
+    for look in (lambda store: store.head("a"), lambda store: store.append("a", user("more"))):
+        with opened() as store:
+            look(store)  # no list, so nothing is compared
+    assert set(_listed(opened())) == {"a", "b"}
+
+
+def _sessions_elsewhere(store: Store) -> list[str]:
+    return sorted(head.id for head in store.list())
+
+
+@pytest.mark.rule("E9", "C3")
+def test_a_child_that_opens_the_store_anew_has_a_catalog_of_its_own(world: World, place: Path) -> None:
+    """SQLite knows by process what it has locked, and a forked child has what its parent knew."""
+    store = world.store()
+    store.append("a", user("a"), create=True)
+    store.list()
+    to_child, to_parent = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            own = hansard.open(place)
+            own.list()
+            os.write(to_parent[1], b".")
+            os.read(to_child[0], 1)  # the parent has closed its store
+            for i in range(3):
+                own.append(f"child{i}", user("x"), create=True)
+            os.write(to_parent[1], b".")
+            os.read(to_child[0], 1)
+        os._exit(0)
+    os.read(to_parent[0], 1)
+    world.close()
+    with World(Files, str(place)) as other:
+        assert other.elsewhere(_sessions_elsewhere) == ["a"]
+        os.write(to_child[1], b".")
+        os.read(to_parent[0], 1)
+        everything = ["a", "child0", "child1", "child2"]
+        assert other.elsewhere(_sessions_elsewhere) == everything
+        os.write(to_child[1], b".")
+        os.waitpid(pid, 0)
+        assert other.elsewhere(_sessions_elsewhere) == everything
+    for fd in (*to_child, *to_parent):
+        os.close(fd)
+
+
+@pytest.mark.rule("C3", "W4")
+def test_many_write_while_the_catalog_cannot_be_used(opened: Open, place: Path) -> None:
+    with opened() as store:
+        store.append("a", user("a"), create=True)
+    locked = sqlite3.connect(place / "catalog.db", isolation_level=None)
+    locked.execute("PRAGMA locking_mode = EXCLUSIVE")
+    locked.execute("BEGIN EXCLUSIVE")
+    stores, failed = [opened() for _ in range(4)], []
+
+    def write(store: Store, id: str) -> None:
+        for i in range(25):
+            try:
+                store.append(id, user(f"{i}"), create=True)
+            except HansardError as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(store, f"s{n}")) for n, store in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    locked.close()
+    assert not failed
+    assert not list(place.glob("*~tmp"))
+    assert {f"s{n}": 25 for n in range(4)}.items() <= {
+        head.id: head.messages for head in opened().list()
+    }.items()
+
+
+@pytest.mark.rule("W4")
+def test_a_signal_handler_does_not_wait_for_who_waits_for_its_own_thread(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened()
+    store.append("a", user("a"), create=True)
+    refused = []
+
+    def handler(catalog: Catalog) -> list[tuple[str, float]]:  # as if a signal came in the middle of a list
+        with pytest.raises(SessionBusy, match="interrupted"):
+            store.append("a", user("b"))
+        refused.append(True)
+        return []
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "open_ids", handler)
+        store.list()
+    assert refused
+    assert store.append("a", user("b")).seq == 2
+
+
+# -- what is not ours, or not as we would write it
+
+
+@pytest.mark.rule("C2", "C3")
+def test_a_record_that_is_nested_deeper_than_anybody_reads_is_damage(opened: Open, place: Path) -> None:
+    with opened() as store:
+        for id in ("a", "b"):
+            store.append(id, user("a"), create=True)
+    log = _log(place)
+    raw = log.read_bytes()
+    body = b'{"kind":"message","data":%s,"at":"2026-05-01T12:00:00Z","seq":2' % (b"[" * 5000 + b"]" * 5000)
+    log.write_bytes(raw + seal(body + b"}", state_after(raw[-19:]) or 0)[0])
+    (place / "catalog.db").unlink()
+    store = opened()
+    assert set(_listed(store)) == {"a", "b"}
+    assert _told(store) == ["a"]
+    assert store.append("a", user("b")).seq == 2
+    assert {finding.kind for finding in store.doctor().findings} <= {"aside", "damage"}
+
+
+@pytest.mark.rule("C4", "C3")
+@pytest.mark.parametrize("name", ["x=~y.jsonl", "foo.jsonl"])
+@pytest.mark.parametrize("what", ["folder", "link", "pipe"])
+def test_what_is_no_file_is_no_log_and_stays(opened: Open, place: Path, name: str, what: str) -> None:
+    with opened() as store:
+        store.append("a", user("a"), create=True)
+    (place / "catalog.db").unlink()
+    path = place / "sessions" / name
+    {"folder": path.mkdir, "link": lambda: path.symlink_to("nowhere"), "pipe": lambda: os.mkfifo(path)}[
+        what
+    ]()
+    store = opened()
+    assert set(_listed(store)) == {"a"}
+    assert {finding.kind for finding in store.doctor().findings} == {"foreign"}
+    with pytest.raises((StoreUnavailable, SessionNotFound)):
+        store.append("foo", user("x"))
+    if name == "foo.jsonl":
+        with pytest.raises(StoreUnavailable, match="Move it"):
+            store.append("foo", user("x"), create=True)
+    assert os.path.lexists(path)
+    assert set(_listed(store)) == {"a"}
+
+
+@pytest.mark.rule("C4")
+def test_who_takes_over_a_file_that_is_none_of_ours_is_told(opened: Open, place: Path) -> None:
+    store = opened()
+    notes = place / "sessions" / "notes.jsonl"
+    notes.write_text("shopping: milk\n")
+    with pytest.warns(HansardWarning, match="foreign"):
+        store.append("notes", user("x"), create=True)
+    assert [path.read_text() for path in (place / "aside").iterdir()] == ["shopping: milk\n"]
+    assert _told(store, "notes") == ["x"]
+
+
+@pytest.mark.rule("C5")
+def test_a_store_that_somebody_begins_at_the_same_moment_is_a_store(place: Path) -> None:
+    class Slow(Disk):
+        def names(self, folder: str) -> list[str]:
+            if folder == str(place) and not (place / "hansard.json").exists():
+                Files(str(place)).close()  # in between two looks
+            return super().names(folder)
+
+    Store(Files(str(place), disk=Slow())).close()
+
+
+@pytest.mark.rule("C4")
+@pytest.mark.parametrize("facts", ['{"format":0,"store":"x"}', '{"format":-5,"store":"x"}', "[" * 100_000])
+def test_what_no_version_writes_is_left_as_it_is(opened: Open, place: Path, facts: str) -> None:
+    opened().close()
+    (place / "hansard.json").write_text(facts)
+    with pytest.raises(Damaged, match=r"hansard\.json"):
+        Files(str(place))
+    assert (place / "hansard.json").read_text() == facts
+
+
+@pytest.mark.rule("S1")
+def test_all_locks_may_be_tidied_up_while_nobody_works(opened: Open, place: Path) -> None:
+    with opened() as store:
+        store.append("a", user("a"), create=True)
+    shutil.rmtree(place / "locks")
+    store = opened()
+    with store.open("a") as session:
+        session.append(user("b"))
+    assert _told(store) == ["a", "b"]
+
+
+@pytest.mark.rule("E9", "S5")
+def test_a_store_closes_all_its_sessions_though_one_of_them_fails(opened: Open, place: Path) -> None:
+    store, other = opened(), opened()
+    held = [store.create(id) for id in ("a", "b", "c")]
+    for session in held:
+        session.append(user(session.id))
+    log = _log(place, "b")
+    raw = _log(place, "a").read_bytes()
+    log.unlink()
+    log.write_bytes(raw)
+    with pytest.raises(Damaged):
+        store.close()
+    assert other.locks() == []
+    other.open("c").close()
+
+
+@pytest.mark.rule("E9")
+def test_who_has_read_to_the_end_leaves_no_file_open(opened: Open) -> None:
+    store = opened()
+    store.extend("a", users(*"abc"), create=True)
+    disk = store._engine.disk  # type: ignore[attr-defined]
+    store.read("a").history()
+    before = len(disk._open)
+    found = store.read("a").records()
+    list(found)
+    assert len(disk._open) == before  # though somebody refers to it still
+
+
+# -- blobs
+
+
+@pytest.mark.rule("E10", "C3")
+@pytest.mark.parametrize("catalog", [True, False], ids=["with", "without"])
+@pytest.mark.parametrize("how", ["damaged", "newer"])
+def test_where_a_session_cannot_be_read_no_blob_is_swept(
+    opened: Open, place: Path, how: str, catalog: bool
+) -> None:
+    with opened() as store:
+        digest = store.blobs.put(b"a picture")
+        store.append("a", user("look"), create=True, blobs=[digest])
+        store.append("a", user("on"))
+    log = _log(place)
+    if how == "damaged":
+        log.write_bytes(log.read_bytes().replace(b"look", b"l\xffok"))
+    else:
+        raw = log.read_bytes()
+        body = b'{"kind":"!future","data":1,"at":"2026-05-01T12:00:00Z","seq":3}'
+        log.write_bytes(raw + seal(body, state_after(raw[-19:]) or 0)[0])
+    if not catalog:
+        (place / "catalog.db").unlink()
+    later = opened(clock=lambda: datetime.now(UTC) + timedelta(days=9))
+    with pytest.raises((Damaged, NewerFormat)):
+        later.blobs.sweep()
+    assert later.blobs.get(digest) == b"a picture"
+
+
+@pytest.mark.rule("E10", "W4")
+def test_the_same_bytes_put_again_mend_a_blob(opened: Open, place: Path) -> None:
+    store = opened()
+    digest = store.blobs.put(b"a picture")
+    path = next(path for path in (place / "blobs").glob("*/*") if path.name == digest)
+    path.write_bytes(b"a pixture")
+    with pytest.raises(Damaged, match="put the same bytes again"):
+        store.blobs.get(digest)
+    assert store.blobs.put(b"a picture") == digest
+    assert store.blobs.get(digest) == b"a picture"
+
+
+# -- what is done with what cannot be read
+
+
+@pytest.mark.rule("W10")
+@pytest.mark.parametrize("first", [b'"format":99', b'"format":0'])
+def test_a_session_that_cannot_be_read_can_be_deleted(opened: Open, place: Path, first: bytes) -> None:
+    with opened() as store:
+        store.append("a", user("a"), create=True)
+    raw = _log(place).read_bytes().split(b"\n")
+    line, _ = seal(raw[0].replace(b'"format":1', first)[: -len(b',"sum":"01234567"}')] + b"}", 0)
+    _log(place).write_bytes(line)
+    (place / "catalog.db").unlink()
+    store = opened()
+    with pytest.raises((NewerFormat, Damaged)):
+        store.head("a")
+    assert store.delete("a")
+    assert not _log(place).exists()
+    assert not store.delete("a")
+
+
+@pytest.mark.rule("L5")
+def test_a_session_whose_documents_cannot_be_listed_does_not_keep_the_others(
+    opened: Open, place: Path
+) -> None:
+    now = datetime.now(UTC)
+    store = opened(clock=lambda: now)
+    for id in ("a", "b", "c"):
+        store.append(id, user(id), create=True)
+    (place / "documents").mkdir(exist_ok=True)
+    (place / "documents" / "b").write_text("no folder")
+    now += timedelta(days=9)
+    done = store.cleanup(older_than=timedelta(days=1))
+    assert sorted(done.ids) == ["a", "c"]
+    assert [kept.id for kept in done.failed] == ["b"]
+
+
+@pytest.mark.rule("C4")
+def test_doctor_finds_names_state_and_documents_that_say_nothing(opened: Open, place: Path) -> None:
+    store = opened()
+    with store.create("a") as session:
+        session.append(user("a"))
+        session.documents.put("screen", b"one")
+    store.names.set("agent/x", "a")
+    store.state("settings").set("theme", "dark")
+    assert not store.doctor()
+    for path in ("names/agent.json", "state/settings.json", "documents/a/screen"):
+        (place / path).write_bytes(b"[" * 10_000)
+    found = [finding for finding in store.doctor().findings if finding.kind == "document"]
+    assert [finding.place for finding in found] == ["names/agent", "state/settings", "documents/a/screen"]
+    with pytest.raises(Damaged):
+        store.state("settings").get("theme")
+    with pytest.warns(HansardWarning):
+        store.state("settings").set("theme", "light")
+    assert [f.place for f in store.doctor().findings if f.kind == "document"] == [
+        "names/agent",
+        "documents/a/screen",
+    ]
+
+
+@pytest.mark.rule("C5")
+def test_who_only_reads_mends_nothing(opened: Open, place: Path) -> None:
+    opened().append("a", user("a"), create=True)
+    (place / "documents" / "gone").mkdir(parents=True)
+    os.utime(place / "documents" / "gone", (0, 0))
+    store = opened(readonly=True)
+    with pytest.raises(ReadOnlyStore):
+        store.doctor(repair=True)
+    assert (place / "documents" / "gone").exists()
+    assert [finding.kind for finding in store.doctor().findings] == ["leftover"]
+
+
+@pytest.mark.rule("C4")
+def test_a_foreign_file_is_no_leftover(opened: Open, place: Path) -> None:
+    opened().append("a", user("a"), create=True)
+    foreign = [place / "sessions" / "notes.tmp", place / "sessions" / "notes~tmp", place / "notes~tmp"]
+    for path in foreign:
+        path.write_text("mine")
+        os.utime(path, (0, 0))
+    found = opened().doctor(repair=True).findings
+    assert {finding.kind for finding in found} == {"foreign"}
+    assert [path.read_text() for path in foreign] == ["mine"] * 3

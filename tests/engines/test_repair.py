@@ -236,7 +236,7 @@ def test_a_blob_that_was_altered_is_set_aside_and_one_that_is_missing_is_named(s
 def test_what_a_crash_left_half_written_goes_when_it_is_old(store: Store) -> None:
     begin(store)
     root = log(store).parent.parent
-    left = [root / "sessions/a.jsonl.tmp", root / "names/active.json.tmp"]
+    left = [root / "sessions/a.jsonl~tmp", root / "names/active.json~tmp"]
     for path in left:
         path.write_bytes(b"half")
     (root / "documents/gone").mkdir(parents=True, mode=0o700)

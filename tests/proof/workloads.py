@@ -10,11 +10,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
 
+from hansard.errors import HansardError, StoreUnavailable
+from hansard.retention import Cleanup
 from hansard.session import Session
-from hansard.store import Store
+from hansard.store import Report, Store
 from hansard.testing.chat import assistant, user, users
 from tests.plain import openai_call, openai_result
-from tests.proof.simulated import ROOT
 
 
 class Run(Protocol):
@@ -115,7 +116,8 @@ def branching(run: Run) -> None:
     run.step(session.close)
     run.step(lambda: run.store.put("p", users(*"pqrs")))
     run.step(lambda: run.store.delete("a"))
-    run.step(lambda: run.store.fork("f", id="g").close())
+    fork = run.step(lambda: run.store.fork("f", id="g"))
+    run.step(fork.close)
     run.step(lambda: run.store.delete("f"))
 
 
@@ -140,11 +142,14 @@ def forgetting(run: Run) -> None:
     run.step(lambda: run.store.append("b", user("another"), create=True))
     session = run.step(lambda: run.store.create("bare", eager=True))
     run.step(session.close)
-    run.step(lambda: run.store.create("left over", eager=True))
+    left_over = run.step(lambda: run.store.create("left over", eager=True))
     run.reopen(lost=True)
-    run.step(lambda: run.store.open("a").pin())
+    del left_over  # nobody says goodbye
+    session = run.step(lambda: run.store.open("a"))
+    run.step(session.pin)
+    run.step(session.close)
     run.later(timedelta(days=3))
-    run.step(lambda: run.store.cleanup(older_than=timedelta(days=1)))
+    run.step(lambda: _wholly(run.store.cleanup(older_than=timedelta(days=1))))
     run.step(lambda: run.store.append("c", user("again"), create=True))
 
 
@@ -192,7 +197,7 @@ def mending(run: Run) -> None:
     run.step(lambda: run.store.append("b", user("sound"), create=True))
     run.reopen(lost=True)
     run.spoil("sessions/a.jsonl", lambda raw: raw.replace(b'"content":"c"', b'"content":"C"'))
-    run.step(lambda: run.store.doctor(repair=True))
+    run.step(lambda: _mended(run.store.doctor(repair=True)))
     run.step(lambda: run.store.append("a", user("after")))
 
 
@@ -217,6 +222,19 @@ def _begun(run: Run) -> Session:
     return session
 
 
-def log(id: str) -> str:
-    """Where the log of a session is on the machine."""
-    return f"{ROOT}/sessions/{id}.jsonl"
+def _wholly(done: Cleanup) -> None:
+    """What could not be taken away is told, and does not keep the rest."""
+    if done.failed:
+        raise _in_part(done.failed)
+
+
+def _mended(report: Report) -> None:
+    left = [found for found in report.findings if not found.repaired and found.kind != "aside"]
+    if left:
+        raise _in_part(left)
+
+
+def _in_part(told: object) -> HansardError:
+    error = StoreUnavailable(str(told))
+    error.outcome_unknown = True
+    return error

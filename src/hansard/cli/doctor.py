@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DAMAGED = 4
 
-LOSS = frozenset(("damage", "unreadable", "blob"))
+LOSS = frozenset(("damage", "unreadable", "blob", "document"))
 """Kinds of findings that mean that something which was written cannot be read, or not be trusted."""
 
 HEADINGS = {

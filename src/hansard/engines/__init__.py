@@ -220,6 +220,10 @@ class Engine(Protocol):
         """How many heads match, whatever the limit."""
         ...
 
+    def sessions(self) -> Iterator[str]:
+        """The ids of all sessions in no order, those that cannot be read too."""
+        ...
+
     def delete(self, session: str, *, uid: str | None = None, unless_input: bool = False) -> bool:
         """Takes the session and its documents away for good; False where there is none. With `unless_input`
         one that is not bare by now stays: somebody has put something in, or it has documents."""
@@ -292,8 +296,9 @@ class Engine(Protocol):
         """Takes away what was last put before a moment and is not needed. Nothing is put meanwhile."""
         ...
 
-    def namespace(self, name: str) -> Engine:
-        """The engine of another tenant in the same place, which is closed with this one."""
+    def namespace(self, name: str, *, create: bool = True) -> Engine:
+        """The engine of another tenant in the same place, which is closed with this one. Without `create` it
+        must be there, else `NotAStore`."""
         ...
 
     def watch(

@@ -7,15 +7,15 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
 
 from hansard.engines.catalog import Catalog, Ruined
-from hansard.engines.disk import Disk, problem
+from hansard.engines.disk import TEMPORARY, Disk, problem
 from hansard.errors import Closed, StoreUnavailable
 from hansard.ids import new_id
 
@@ -41,47 +41,67 @@ class CatalogFile:
         self._lock: int | None = None
         self._closed = False
         self._again = 0.0
-        self._flag = 0  # the inode of catalog.check when a comparison began
+        self._flag: bytes | None = None  # what stood in catalog.check when a comparison began
+        self._users: set[int] = set()  # threads that are at it
         self.generation = 0  # changes with every catalog: what was known of an older one is void
         self.in_memory = False
         self.trusted = False
+        disk.rest_in_forks(self._rest)
 
     def use(self, work: Callable[[Catalog], T], *, writing: bool = False) -> T:
         """Does something with the catalog. With `writing` a log is about to grow: where the catalog cannot
         keep that, a file tells everybody to compare."""
         while True:
-            catalog = self._open()
-            try:
-                if writing and self.in_memory and not self._readonly:
-                    self._leave_flag()
-                return work(catalog)
-            except (sqlite3.Error, msgspec.MsgspecError, UnicodeError, TypeError) as met:
-                error = met if isinstance(met, sqlite3.Error) else Ruined(str(met))
-                with self._mutex:
-                    if catalog is self._catalog and (self.in_memory or not _unusable(error)):
-                        raise StoreUnavailable(f"the catalog of {self._root}: {error}") from error
-                    if catalog is self._catalog:
-                        self._replace(error)
+            with self._at_it():
+                catalog = self._open()
+                try:
+                    if writing and self.in_memory and not self._readonly:
+                        self._leave_flag()
+                    return work(catalog)
+                except (sqlite3.Error, msgspec.MsgspecError, UnicodeError, TypeError) as met:
+                    error = met if isinstance(met, sqlite3.Error) else Ruined(str(met))
+                    with self._mutex:
+                        if catalog is self._catalog and (self.in_memory or not _unusable(error)):
+                            raise StoreUnavailable(f"the catalog of {self._root}: {error}") from error
+                        if catalog is self._catalog:
+                            self._replace(error)
+
+    @property
+    def busy(self) -> bool:
+        """Whether this very thread is at it: a signal handler or a finalizer has come in between."""
+        return threading.get_ident() in self._users
+
+    @contextmanager
+    def _at_it(self) -> Iterator[None]:
+        thread = threading.get_ident()
+        outer = thread in self._users
+        try:
+            self._users.add(thread)
+            yield
+        finally:
+            if not outer:
+                self._users.discard(thread)
 
     def behind(self) -> bool:
         """Whether rows may say less than their logs without being marked."""
-        self._open()
+        with self._at_it():
+            self._open()
         return not self.trusted or self.in_memory or self._flagged()
 
     def checking(self) -> None:
         """Every row is about to be compared with its log; what a writer flags from now on is a new file."""
-        found = self._disk.look(self._path("catalog.check"))
-        self._flag = 0 if found is None else found.inode
+        self._flag = self._disk.read_file(self._path("catalog.check"))
 
     def checked(self) -> None:
         """Every row has been compared with its log."""
         if not self.in_memory:
             self.use(lambda catalog: catalog.state_fact("boot", self._disk.boot()))
-            if self._flag and not self._readonly:
+            with suppress(OSError, sqlite3.Error):
+                self.use(lambda catalog: self._turn_over(catalog, always=True))
+            if self._flag is not None and not self._readonly:
                 with suppress(OSError):
                     path = self._path("catalog.check")
-                    found = self._disk.look(path)
-                    if found is not None and found.inode == self._flag:
+                    if self._disk.read_file(path) == self._flag:
                         self._disk.unlink(path)
         self.trusted = True
 
@@ -92,11 +112,25 @@ class CatalogFile:
         except OSError:
             return True
 
+    def _rest(self) -> Callable[[], None]:
+        """Before a fork: SQLite knows by process what it has locked, so a child that opened the catalog anew
+        would take this process's locks for its own. Whoever asks next opens it again."""
+        self._mutex.acquire()
+        try:
+            if self._catalog is not None and not self.in_memory and self._lock is not None:
+                self._catalog.close()
+                self._catalog = None
+                self.generation += 1
+        except BaseException:
+            self._mutex.release()
+            raise
+        return self._mutex.release
+
     def close(self) -> None:
         with self._mutex:
             if self._catalog is not None:
                 with suppress(sqlite3.Error, OSError):
-                    if self.trusted and self._lock is not None and not self.in_memory:
+                    if self.trusted and not self.in_memory:
                         self._turn_over(self._catalog)
                 with suppress(sqlite3.Error):
                     self._catalog.close()
@@ -111,8 +145,9 @@ class CatalogFile:
 
     def _leave_flag(self) -> None:
         path = self._path("catalog.check")
+        token = new_id()[5:]  # several may leave it at once
         try:
-            self._disk.replace(path, b"")
+            self._disk.replace(path, token.encode(), beside=f"{path}.{token}{TEMPORARY}")
         except OSError as error:
             raise problem(error, path) from error
 
@@ -171,23 +206,28 @@ class CatalogFile:
 
     def _begin(self, path: str) -> None:
         """An empty file, private from the beginning, and nothing beside it that belongs to an older one."""
+        self._disk.make_folder(self._path("locks"))
         with self._disk.locked(self._path("locks/.root")):
             if self._disk.look(path) is not None:
                 return
-            for suffix in ("-wal", "-shm"):
+            for suffix in ("-wal", "-shm", "-journal"):
                 if self._disk.look(path + suffix) is not None:
                     self._disk.unlink(path + suffix)
             self._disk.close(self._disk.open(path, write=True, create=True))
 
-    def _turn_over(self, catalog: Catalog) -> bool:
+    def _turn_over(self, catalog: Catalog, *, always: bool = False) -> bool:
         """Whether this is the catalog that was used last: it and its lock file have the same token. Both get
-        a new one, so that an old copy that somebody brings back is known for one."""
+        a new one then, so that an old copy that somebody brings back is known for one; else only when it has
+        been compared with the logs (`always`)."""
         fd = self._lock
-        assert fd is not None
+        if fd is None or catalog.path == IN_MEMORY:
+            return False
         token = new_id()
         try:
             with catalog.changing():
                 same = self._disk.read(fd, 64, 0).decode("ascii", "replace") == catalog.fact("token")
+                if not same and not always:
+                    return False
                 catalog.state_fact("token", token)
                 self._disk.truncate(fd, 0)
                 self._disk.write(fd, token.encode())

@@ -18,8 +18,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from hansard.errors import (
@@ -33,6 +34,12 @@ from hansard.errors import (
 LOCK_PATIENCE = 60.0
 """Seconds that a write waits for other writers of the same session before it gives up."""
 
+TEMPORARY = "~tmp"
+"""The end of the name of a file that is about to be renamed; no file key ends so."""
+
+MANY_FOLDERS = 10_000
+"""How many folders a process remembers to have made sure of."""
+
 NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs afpfs webdav 9p afs ceph glusterfs fuse.glusterfs fuse.sshfs fuse.s3fs "
     "fuse.rclone fuse.davfs davfs lustre gpfs beegfs ncpfs ocfs2 gfs2 orangefs pvfs2".split()
@@ -41,12 +48,17 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 class Stat(NamedTuple):
     """What is known of a file without reading it. `changed` is when its content was last written or touched,
-    in seconds since 1970."""
+    in seconds since 1970; `plain` whether it is a file, and not a folder, a link or a pipe."""
 
     size: int
     links: int
     inode: int
     changed: float = 0.0
+    plain: bool = True
+
+
+class UnsureError(OSError):
+    """What was asked was done, and nobody knows whether it lasts."""
 
 
 class Disk:
@@ -56,6 +68,8 @@ class Disk:
         if sys.platform not in ("linux", "darwin"):
             raise Unsupported(f"hansard keeps files on Linux and macOS; {sys.platform} is not supported yet")
         self.inherited = False
+        self._sure: set[str] = set()  # folders that are there after a power cut too
+        self._resting: list[weakref.WeakMethod[Callable[[], Callable[[], None]]]] = []
         self._open: set[int] = set()
         self._process: dict[str, Any] | None = None
         _disks.add(self)
@@ -102,7 +116,7 @@ class Disk:
 
     def stat(self, fd: int) -> Stat:
         found = os.fstat(fd)
-        return Stat(found.st_size, found.st_nlink, found.st_ino)
+        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime, S_ISREG(found.st_mode))
 
     # -- names
 
@@ -112,7 +126,7 @@ class Disk:
             found = os.lstat(path)
         except FileNotFoundError:
             return None
-        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime)
+        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime, S_ISREG(found.st_mode))
 
     def names(self, folder: str) -> list[str]:
         """What a folder has in it; nothing where there is no folder."""
@@ -125,15 +139,22 @@ class Disk:
         return os.path.isdir(path)
 
     def make_folder(self, path: str) -> None:
-        """The folder and all above it; those that are new are private."""
-        if self.is_folder(path):
+        """The folder and all above it, durably; those that are new are private. Of one that is there nobody
+        knows whether who made it came so far: once in each process that is made sure of."""
+        there = self.is_folder(path)
+        if there and path in self._sure:
             return
         parent = os.path.dirname(path)
-        if parent and parent != path:
-            self.make_folder(parent)
-        with suppress(FileExistsError):
-            self.make_one(path)
-        self.sync_folder(parent)
+        if not there:
+            if parent and parent != path:
+                self.make_folder(parent)
+            with suppress(FileExistsError):
+                self.make_one(path)
+        with suppress(PermissionError):  # what may be entered but not read cannot be synced
+            self.sync_folder(parent)
+        if len(self._sure) > MANY_FOLDERS:
+            self._sure.clear()
+        self._sure.add(path)
 
     def make_one(self, path: str) -> None:
         os.mkdir(path, 0o700)
@@ -233,7 +254,7 @@ class Disk:
     def replace(self, path: str, data: bytes, *, beside: str | None = None) -> None:
         """Puts a whole file in the place of another, durably: after a crash it is the old or the new one.
         `beside` names the file that it is written to first."""
-        temporary = beside or path + ".tmp"
+        temporary = beside or path + TEMPORARY
         fd = self.open(temporary, write=True, create=True)
         try:
             try:
@@ -247,7 +268,10 @@ class Disk:
             with suppress(OSError):
                 self.unlink(temporary)
             raise
-        self.sync_folder(os.path.dirname(path))
+        try:
+            self.sync_folder(os.path.dirname(path))
+        except OSError as error:
+            raise UnsureError(error.errno, error.strerror, path) from error
 
     @contextmanager
     def locked(self, path: str, *, shared: bool = False) -> Iterator[None]:
@@ -317,6 +341,12 @@ class Disk:
         except OSError:
             return None
         return kind if kind in NETWORK_FILE_SYSTEMS else None
+
+    def rest_in_forks(self, rest: Callable[[], Callable[[], None]]) -> None:
+        """Has a method called before this process makes another one of itself; what that returns is called
+        in both of them afterwards."""
+        self._resting = [known for known in self._resting if known() is not None]
+        self._resting.append(weakref.WeakMethod(rest))
 
     def forget(self) -> None:
         """In a forked child: lets go of what the parent holds without giving it up for the parent."""
@@ -388,14 +418,30 @@ class FolderWatch:
 
 
 _disks: weakref.WeakSet[Disk] = weakref.WeakSet()
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    _forking.awake = []
+    for disk in list(_disks):
+        for known in () if disk.inherited else list(disk._resting):
+            rest = known()
+            if rest is not None:
+                _forking.awake.append(rest())
 
 
 def _after_fork() -> None:
+    while _forking.awake:
+        _forking.awake.pop()()
+
+
+def _after_fork_in_child() -> None:
     for disk in list(_disks):
         disk.forget()
+    _after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 def process_start(pid: int) -> str | None:
@@ -452,6 +498,12 @@ def problem(error: OSError, what: str) -> HansardError:
     """Our error for one of the kernel's, saying what to do about it."""
     if isinstance(error, HansardError):
         return error
+    told = _problem(error, what)
+    told.outcome_unknown = isinstance(error, UnsureError)
+    return told
+
+
+def _problem(error: OSError, what: str) -> HansardError:
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"{what}: {reason}; nothing was lost, free some space and try again")

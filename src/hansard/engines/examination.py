@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hansard.engines import Finding
+from hansard.engines.disk import TEMPORARY, problem
 from hansard.errors import AlreadyExists, HansardError
 from hansard.ids import file_key, new_id
 from hansard.records import FORMAT, Draft, Record, Scan, encode, redrafted, seal
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 OURS = frozenset(
     "hansard.json sessions archive documents blobs names state locks aside namespaces "
-    "catalog.db catalog.db-wal catalog.db-shm catalog.lock catalog.check".split()
+    "catalog.db catalog.db-wal catalog.db-shm catalog.db-journal catalog.lock catalog.check".split()
 )
-PASSED_OVER = frozenset({".DS_Store", "lost+found", "hansard.json.tmp"})
+PASSED_OVER = frozenset({".DS_Store", "lost+found", "hansard.json" + TEMPORARY})
 
 STALE = 3600.0
 """Seconds after which a file that was about to be renamed is one that a crash left."""
@@ -46,15 +47,20 @@ def examine(
         if told is not None:
             told(n)
         log = files.new_log(session)
+        stat = files.disk.look(log.path)
+        if stat is not None and not stat.plain:
+            yield _is_foreign(log.path, "a folder, a link or a pipe, and no log")
+            continue
         try:
             found = list(_log(files, log, needed))
         except (HansardError, OSError) as error:
+            told_by = problem(error, log.path) if isinstance(error, OSError) else error
             found = [
                 Finding(
                     kind="unreadable",
                     session=session,
                     place=log.path,
-                    detail=str(error),
+                    detail=str(told_by),
                     remedy="the file was left as it is; bring it back from a copy, or move it out of the "
                     "store",
                 )
@@ -271,33 +277,45 @@ def _open(catalog: Catalog) -> set[str]:
 
 def _foreign(files: Files) -> Iterator[Finding]:
     for name in sorted(set(files.disk.names(files.root)) - OURS - PASSED_OVER):
-        yield Finding(
-            kind="foreign",
-            place=files.path(name),
-            detail="not ours; it was left as it is",
-            remedy="move it elsewhere: a store is a folder of its own",
-        )
+        if not _is_temporary("", name):
+            yield _is_foreign(files.path(name), "not ours")
     known = {file_key(session) + ".jsonl" for session in files.sessions()}
     for name in sorted(set(files.disk.names(files.path("sessions"))) - known - PASSED_OVER):
-        if name.endswith(".jsonl.tmp"):
-            continue  # one that is about to be renamed, or was left by a crash
-        yield Finding(
-            kind="foreign",
-            place=files.path("sessions", name),
-            detail="no log of ours; it was left as it is",
-            remedy="move it elsewhere, or give it its right name if it is a log",
-        )
+        if not _is_temporary("sessions", name):
+            yield _is_foreign(files.path("sessions", name), "no log of ours")
+
+
+def _is_foreign(path: str, what: str) -> Finding:
+    return Finding(
+        kind="foreign",
+        place=path,
+        detail=f"{what}; it was left as it is",
+        remedy="move it elsewhere: a store is a folder of its own. A log counts under its own name only",
+    )
+
+
+_ENDS = {"sessions": ".jsonl", "names": ".json", "state": ".json"}
+
+
+def _is_temporary(kind: str, name: str) -> bool:
+    """Whether a file of ours is about to be renamed to its name, or was when a crash came."""
+    whole = name.removesuffix(TEMPORARY)
+    if whole == name:
+        return False
+    if not kind:
+        return whole.startswith(("hansard.json", "catalog.check."))
+    return whole.endswith(_ENDS.get(kind, ""))
 
 
 def _leftovers(files: Files, repair: bool) -> Iterator[Finding]:
     """What a crash left of something that was being written or taken away: it was never acknowledged."""
-    folders = ["sessions", "names", "state"]
+    folders = ["", "sessions", "names", "state"]
     for kind in ("documents", "blobs"):
         folders += [f"{kind}/{name}" for name in files.disk.names(files.path(kind)) if name != ".lock"]
     for folder in folders:
-        for name in sorted(files.disk.names(files.path(folder))):
-            path = files.path(folder, name)
-            stat = files.disk.look(path) if name.endswith(".tmp") else None
+        for name in sorted(files.disk.names(files.path(folder) if folder else files.root)):
+            path = files.path(folder, name) if folder else files.path(name)
+            stat = files.disk.look(path) if _is_temporary(folder.partition("/")[0], name) else None
             if stat is not None and time.time() - stat.changed > STALE:
                 if repair:
                     files.disk.unlink(path)

@@ -11,8 +11,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from errno import EISDIR, ELOOP, ENOENT, ENXIO
 from itertools import chain, count, islice
 from typing import Any, TypeVar
 from zlib import crc32
@@ -20,7 +21,7 @@ from zlib import crc32
 from hansard.engines import Blob, Finding, Holder, Shelf, once, reentered, repeated, unexpected
 from hansard.engines.catalog import Catalog
 from hansard.engines.catalog_file import CatalogFile
-from hansard.engines.disk import Disk, problem
+from hansard.engines.disk import TEMPORARY, Disk, UnsureError, problem
 from hansard.engines.leases import FileLease, Leases
 from hansard.engines.logs import MARK, REFRESH, Log
 from hansard.engines.watching import Watcher
@@ -61,7 +62,13 @@ T = TypeVar("T")
 OPEN_FILES = 64
 """Logs that are kept open."""
 
-IGNORED = frozenset({"hansard.json.tmp", ".DS_Store", "lost+found"})
+BEGINNING = b'{"kind":"session","data":{'
+"""How each log begins."""
+
+NO_FILE = (EISDIR, ELOOP, ENXIO)
+"""What the kernel says where a folder, a link or a pipe stands in the place of a file."""
+
+IGNORED = frozenset({"hansard.json" + TEMPORARY, ".DS_Store", "lost+found"})
 """What may stand in a folder before it becomes a store."""
 
 
@@ -114,6 +121,8 @@ class Files:
         raw = self.disk.read_file(self.path("hansard.json"))
         if raw is None:
             others = sorted(set(self.disk.names(self.root)) - IGNORED)
+            raw = self.disk.read_file(self.path("hansard.json"))  # somebody may have begun it in between
+        if raw is None:
             if others and not self._half_begun(others):
                 listed = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
                 raise NotAStore(
@@ -131,9 +140,9 @@ class Files:
         try:
             facts = decode(raw)
             version = facts["format"]
-            if type(version) is not int or type(facts["store"]) is not str:
+            if type(version) is not int or version < 1 or type(facts["store"]) is not str:
                 raise ValueError
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise Damaged(
                 f"{self.path('hansard.json')} cannot be understood; it was left as it is. It reads "
                 f'{{"format":{FORMAT},"store":"…"}} in a sound store; bring it back from a copy'
@@ -199,7 +208,7 @@ class Files:
 
     def create(self, session: str, drafts: Sequence[Draft], *, lease: Any = None) -> list[Record]:
         self._may_write()
-        with self._using(session) as log:
+        with self._naming_blobs(drafts), self._using(session) as log:
             self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
             if lease is not None:
                 lease.marked = True
@@ -242,7 +251,7 @@ class Files:
             if lease is not None:
                 lease.marked = True
             fd = self._take_new(log)  # an empty log does not exist, but keeps others from beginning it
-            beside = log.path + ".tmp"
+            beside = log.path + TEMPORARY
             try:
                 for name, data in (documents or {}).items():
                     self._replace(self._document_path(Shelf("documents", session), name), data)
@@ -304,7 +313,7 @@ class Files:
             if not stretches:
                 return 0
             self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
-            beside = log.path + ".tmp"
+            beside = log.path + TEMPORARY
             before = log.end
             try:
                 after = self._copy_but(log, stretches, beside)
@@ -313,7 +322,7 @@ class Files:
                 self._forget(beside)
                 raise
             try:
-                self.disk.sync_folder(self.path("sessions"))
+                self._sync_names("sessions")
             finally:
                 log.detach()
             return before - after
@@ -375,10 +384,18 @@ class Files:
         while True:
             log.detach()
             self.disk.make_folder(self.path("sessions"))
-            log.fd = fd = self.disk.open(log.path, write=True, create=True)
+            try:
+                log.fd = fd = self.disk.open(log.path, write=True, create=True)
+            except OSError as error:
+                if error.errno in NO_FILE:
+                    raise _in_the_way(log.path) from None
+                raise
             log.depth = 1
             self.disk.wait_lock(fd, log.path)
             stat = self.disk.stat(fd)
+            if not stat.plain:
+                log.detach()
+                raise _in_the_way(log.path)
             if stat.links:
                 break
         log.inode, log.writable = stat.inode, True
@@ -386,7 +403,11 @@ class Files:
             try:
                 log.fold(stat.size)
             except SessionNotFound:  # a log without a whole first line does not exist
-                self._set_aside(log, 0, stat.size)
+                raw = log.stretch(0, stat.size)
+                if raw.strip(b"\0") and not raw.startswith(BEGINNING[: len(raw)]):
+                    self._keep_aside(log.path, raw, "foreign")
+                else:
+                    self._set_aside(log, 0, stat.size)
                 self.disk.truncate(fd, 0)
                 log.forget()
             else:
@@ -425,7 +446,7 @@ class Files:
         self._may_write()
         if lease is not None and lease.released:
             raise Closed(f"the lease of session {session!r} was given back")
-        with self._using(session) as log:
+        with self._naming_blobs(drafts), self._using(session) as log:
             self._grab(log, uid)
             new, places = once(drafts)
             found = self._found(log, new)
@@ -438,6 +459,11 @@ class Files:
             elif durable:
                 self._sync(log)
             return [found[i] if i in found else stored(new[i]) for i in places]
+
+    def _naming_blobs(self, drafts: Sequence[Draft]) -> AbstractContextManager[None]:
+        """Where records name blobs: no sweep has gone past their log and still goes on."""
+        named = any(draft.blobs for draft in drafts)
+        return self._blobs_locked(shared=True) if named else nullcontext()
 
     def _write(self, log: Log, drafts: Sequence[Draft], durable: bool) -> None:
         disk, fd, end = self.disk, log.fd, log.end
@@ -545,6 +571,9 @@ class Files:
         while True:
             if log.fd is None:
                 log.attach()
+            if not log.writable:
+                log.detach()  # it may be by now
+                log.attach()
             fd = log.fd
             assert fd is not None
             if not log.writable:
@@ -607,6 +636,10 @@ class Files:
     def _using(self, session: str) -> Iterator[Log]:
         """What is known of a log, with its mutex taken. Whatever interrupts the caller, Ctrl-C included, the
         append lock is given back at the end."""
+        if (
+            self.catalog.busy
+        ):  # whoever waits for the catalog has a log, so whoever has it must not wait for one
+            raise reentered(session)
         while True:
             log = self._log(session)
             with log.mutex:
@@ -756,8 +789,8 @@ class Files:
 
     def _listed(self, work: Callable[[Catalog], T]) -> T:
         while True:
-            self.settle()
             generation = self.catalog.generation
+            self.settle()
             found = self.catalog.use(work)
             if generation == self.catalog.generation:
                 return found  # else the catalog broke under it, and another one is to be filled first
@@ -828,8 +861,10 @@ class Files:
         self.catalog.checked()
 
     def sessions(self) -> Iterator[str]:
-        """The ids of all logs in the folder; what is not ours is passed over."""
-        for name in self.disk.names(self.path("sessions")):
+        self._alive()
+        with self._told(self.path("sessions")):
+            names = self.disk.names(self.path("sessions"))
+        for name in names:  # what is not ours is passed over
             if not name.endswith(".jsonl"):
                 continue
             id = self.session_of(name)
@@ -847,8 +882,15 @@ class Files:
     def _written_id(self, path: str) -> str | None:
         """The id that a log itself gives, where its name is a hash."""
         line = b""
-        fd = self.disk.open(path)
         try:
+            fd = self.disk.open(path)
+        except OSError as error:
+            if error.errno in (ENOENT, *NO_FILE):
+                return None  # it was deleted in between, or is none of ours
+            raise
+        try:
+            if not self.disk.stat(fd).plain:
+                return None
             while b"\n" not in line:
                 piece = self.disk.read(fd, MARK, len(line))
                 if not piece:
@@ -872,12 +914,15 @@ class Files:
                 self._grab(log, uid)
             except SessionNotFound:
                 return False
+            except (Damaged, NewerFormat):
+                if uid is not None or unless_input or log.fd is None or not log.depth:
+                    raise  # else it is deleted as it is, whatever it says
             shelf = Shelf("documents", session)
             if unless_input and not (heads.is_bare(log.fold(log.end)) and not self.documents(shelf)):
                 return False
             touched = self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
             self.disk.unlink(log.path)
-            self.disk.sync_folder(self.path("sessions"))
+            self._sync_names("sessions")
             log.detach()
             with suppress(OSError):  # whoever begins a session of that id takes away what is left
                 if self.disk.look(log.path) is None:
@@ -925,7 +970,8 @@ class Files:
 
     def leases(self) -> list[Holder]:
         self._alive()
-        return self._leases.sweep()
+        with self._told(self.path("locks")):
+            return self._leases.sweep()
 
     # -- documents
 
@@ -952,7 +998,7 @@ class Files:
         with self._told(folder):
             for file in self.disk.names(folder):
                 key = file[: len(file) - len(end)]
-                if not file.endswith(end) or file.endswith(".tmp"):
+                if not file.endswith(end) or file.endswith(TEMPORARY):
                     continue
                 name = id_of(key)
                 if name is None and "=~" in key:
@@ -965,7 +1011,7 @@ class Files:
         """The name that a document itself gives in its first line, where that of its file is a hash."""
         try:
             first = decode((self.disk.read_file(path) or b"").split(b"\n", 1)[0])
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         name = first.get("name") if isinstance(first, dict) else None
         return name if isinstance(name, str) else None
@@ -981,7 +1027,9 @@ class Files:
         aside: str = "",
     ) -> str | None:
         path = self._document_path(shelf, name)
-        with self._shelf_locked(shelf, uid):
+        self._may_write()
+        named = self._blobs_locked(shared=True) if _names_blob(data) else nullcontext()
+        with named, self._shelf_locked(shelf, uid):
             raw = self.disk.read_file(path) if expect is not None or aside else None
             if expect is not None and expect != ("" if raw is None else _version(raw)):
                 return None
@@ -1000,8 +1048,15 @@ class Files:
             if expect is not None and expect != _version(self.disk.read_file(path) or b""):
                 return False
             self.disk.unlink(path)
-            self.disk.sync_folder(self._shelf_path(shelf))
+            self._sync_names(self._shelf_path(shelf).removeprefix(self.root + "/"))
         return True
+
+    def _sync_names(self, folder: str) -> None:
+        """Makes a change of names last that was made already."""
+        try:
+            self.disk.sync_folder(self.path(folder))
+        except OSError as error:
+            raise UnsureError(error.errno, error.strerror, self.path(folder)) from error
 
     @contextmanager
     def _shelf_locked(self, shelf: Shelf, uid: str | None) -> Iterator[None]:
@@ -1045,19 +1100,21 @@ class Files:
         digest = sha256(data).hexdigest()
         path = self.blob_path(digest)
         with self._told(path), self._blobs_locked(shared=True):
-            there = self.disk.look(path)
-            if there is not None and there.size == len(data):
+            if self.disk.look(path) is not None and self.disk.read_file(path) == data:
                 self.disk.touch(path)
+                self.disk.sync_folder(path.rpartition("/")[0])  # who put it may not have come so far yet
             else:
-                beside = f"{path}.{new_id()[5:]}.tmp"  # several may put the same at once
+                beside = f"{path}.{new_id()[5:]}{TEMPORARY}"  # several may put the same at once
                 self.disk.make_folder(path.rpartition("/")[0])
                 self.disk.replace(path, data, beside=beside)
         return digest
 
     @contextmanager
     def _blobs_locked(self, *, shared: bool) -> Iterator[None]:
-        self.disk.make_folder(self.path("blobs"))
-        with self.disk.locked(self.path("blobs/.lock"), shared=shared):
+        with ExitStack() as held:
+            with self._told(self.path("blobs")):
+                self.disk.make_folder(self.path("blobs"))
+                held.enter_context(self.disk.locked(self.path("blobs/.lock"), shared=shared))
             yield
 
     def blob(self, digest: str) -> bytes | None:
@@ -1096,15 +1153,13 @@ class Files:
 
     # -- tenants
 
-    def namespace(self, name: str) -> Files:
+    def namespace(self, name: str, *, create: bool = True) -> Files:
         self._alive()
         with self._mutex:
             found = self._namespaces.get(name)
-            if found is None:
+            if found is None or found.closed:
                 path = self.path("namespaces", file_key(name))
-                found = Files(
-                    path, disk=self.disk, readonly=self.readonly, create=not self.readonly, network=True
-                )
+                found = Files(path, disk=self.disk, readonly=self.readonly, create=create, network=True)
                 self._namespaces[name] = found
             return found
 
@@ -1128,7 +1183,7 @@ class Files:
     def replace_log(self, log: Log, lines: Iterable[bytes]) -> None:
         """Puts another log in the place of one. Under the append lock and the lease."""
         self.catalog.use(lambda catalog: catalog.mark_open(log.session), writing=True)
-        beside = log.path + ".tmp"
+        beside = log.path + TEMPORARY
         try:
             self._write_lines(beside, lines)
             self.disk.rename(beside, log.path)
@@ -1197,8 +1252,12 @@ class _File:
         self.path = path
         self._fd = fd
 
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1  # its number may soon be another file's
+        self.disk.close(fd)
+
     def __del__(self) -> None:
-        self.disk.close(self._fd)
+        self.close()  # who reads to the end has done so where Ctrl-C is heard
 
 
 def _through(
@@ -1213,6 +1272,15 @@ def _through(
                 raise Closed(f"what was read of {file.path} was inherited through fork(); read it again")
     except OSError as error:
         raise problem(error, file.path) from error
+    finally:
+        file.close()
+
+
+def _in_the_way(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path} is no file but a folder, a link or a pipe, and none of ours; it was left as it is. Move it "
+        "out of the store"
+    )
 
 
 def _replaced(session: str) -> SessionNotFound:
@@ -1233,6 +1301,7 @@ def _version(raw: bytes) -> str:
 
 
 _digest = re.compile("[0-9a-f]{64}").fullmatch
+_names_blob = re.compile(rb"[0-9a-f]{64}").search
 
 
 def _is_digest(name: str) -> bool:

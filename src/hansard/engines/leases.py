@@ -41,7 +41,8 @@ class FileLease:
 
     def __del__(self) -> None:
         """Nobody refers to it any more, who would have given it back: it was taken in vain."""
-        self.close()
+        if self._disk is not None:  # else the interpreter is at its end
+            self.close()
 
 
 class Leases:
@@ -77,9 +78,7 @@ class Leases:
         while True:
             # the lease has the file from the beginning: whatever interrupts this, it is closed with it
             holder = Holder(session=session, since=datetime.now(UTC), **self._disk.process())
-            lease = FileLease(
-                session, path, self._disk.open(path, write=True, create=True), holder, self._disk
-            )
+            lease = FileLease(session, path, self._open(path), holder, self._disk)
             other = None
             held = False
             try:
@@ -97,6 +96,13 @@ class Leases:
             if other is not None or time.monotonic() > deadline:
                 raise _busy(session, other or Holder(session=session), force)
             time.sleep(0.001)
+
+    def _open(self, path: str) -> int:
+        try:
+            return self._disk.open(path, write=True, create=True)
+        except FileNotFoundError:  # somebody has tidied up: all locks, and the folder with them
+            self._disk.make_folder(self._folder)
+            return self._disk.open(path, write=True, create=True)
 
     def give_back(self, lease: FileLease) -> None:
         """Unlinks the lock file while it is held, so that nobody else's is meant, and lets go."""

@@ -14,7 +14,7 @@ from hansard.engines.catalog_file import CatalogFile
 from hansard.engines.disk import Disk, Stat, problem
 from hansard.errors import Damaged, HansardError, ReadOnlyStore, SessionNotFound
 from hansard.ids import file_key
-from hansard.records import Damage, Record, Scan, state_after
+from hansard.records import TAIL, Damage, Record, Scan, last, state_after
 from hansard.views import head as heads
 from hansard.views import vacuum
 from hansard.views.head import Head
@@ -92,7 +92,10 @@ class Log:
                 raise SessionNotFound(self.session) from None
             if not isinstance(problem(error, self.path), ReadOnlyStore):
                 raise
-            self.fd = self._disk.open(self.path)
+            try:
+                self.fd = self._disk.open(self.path)
+            except FileNotFoundError:
+                raise SessionNotFound(self.session) from None
             self.writable = False
         stat = self._disk.stat(self.fd)
         self.inode = stat.inode
@@ -110,6 +113,13 @@ class Log:
 
     def fold(self, size: int) -> Head:
         """Takes the head past all that is in the log up to `size`; `SessionNotFound` if it is no session."""
+        try:
+            return self._fold(size)
+        except BaseException:
+            self._unfold()  # some of what was read may be counted already, Ctrl-C may come anywhere
+            raise
+
+    def _fold(self, size: int) -> Head:
         known = self._generation == self._catalog.generation
         if not known or (self.folded and not self.agrees(self.folded, self.folded_state, size)):
             self._unfold()
@@ -273,14 +283,21 @@ class Log:
                 return self.seq_of(id)
         return seq
 
-    def _places(self, seq: int, limit: int) -> list[tuple[int, int]]:
-        """Places (seq, offset) at or before a record, nearest first; the last is the beginning of the log."""
+    def _places(self, fd: int, seq: int, limit: int) -> list[tuple[int, int]]:
+        """Places (seq, offset) at or before a record, nearest first; the last is the beginning of the log.
+        One counts only if in this very file the record before ends there."""
         with self.mutex:
             near = [mark for mark in reversed(self._marks) if mark[0] <= seq][:limit]
             n = self._n
             if len(near) < limit and n is not None and not self._anew:
                 near += self._catalog.use(lambda catalog: catalog.marks(n, seq, limit - len(near)))
-        return near if len(near) == limit else [*near, (0, 0)]
+        sure = [place for place in near if self._begins(fd, *place)]
+        return sure if sure and len(near) == limit else [*sure, (0, 0)]
+
+    def _begins(self, fd: int, seq: int, offset: int) -> bool:
+        """Whether a line begins there, behind that of the record before `seq`."""
+        before = last(self._disk.read(fd, min(TAIL, offset), max(0, offset - TAIL)))
+        return before is not None and before[0] == seq - 1
 
     def forwards(
         self, fd: int, size: int, spans: Sequence[tuple[int, int]], damage: list[Damage] | None
@@ -303,7 +320,7 @@ class Log:
                 if reader is not None and (at >= size or (known is not None and known >= b)):
                     break
                 if reader is None or (known is not None and known + 1 < a):
-                    seq, offset = self._places(a, 1)[0]
+                    seq, offset = self._places(fd, a, 1)[0]
                     if reader is None or offset > at:
                         reader, at = self._reader(fd, seq, offset), offset
                 seen = len(reader.damage)
@@ -323,7 +340,7 @@ class Log:
         for a, b in reversed(spans):
             stop, upto = size, b
             while stop > 0 and upto >= a:
-                for seq, offset in self._places(upto, 16):
+                for seq, offset in self._places(fd, upto, 16):
                     reader = self._reader(fd, seq, offset)
                     records: list[Record] = []
                     at = offset

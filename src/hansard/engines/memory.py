@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from copy import copy
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import repeat
 from typing import Any
 
 from hansard.engines import (
@@ -23,7 +24,7 @@ from hansard.engines import (
     unexpected,
 )
 from hansard.engines.disk import Disk
-from hansard.errors import AlreadyExists, Closed, ReadOnlyStore, SessionBusy, SessionNotFound
+from hansard.errors import AlreadyExists, Closed, NotAStore, ReadOnlyStore, SessionBusy, SessionNotFound
 from hansard.records import Damage, Draft, Record, encode, parse, redrafted, understood
 from hansard.views import head as heads
 from hansard.views import vacuum
@@ -72,7 +73,7 @@ class Log:
         if draft.seq is None:
             draft.seq = self.last + 1
         line = encode(draft)
-        record = parse(line)
+        record = understood(parse(line))
         if self.head is None:
             self.head = heads.begin(record)
         else:
@@ -279,7 +280,11 @@ class Memory:
                 chosen += [seqs[at] for at in places if kinds is None or log.kinds[at] in kinds]
         if reverse:
             chosen.reverse()
-        return map(log.record, chosen[:limit])
+        return map(self._given, repeat(log), chosen[:limit])
+
+    def _given(self, log: Log, seq: int) -> Record:
+        self._alive()  # what is read may be inherited half way
+        return log.record(seq)
 
     # -- lists
 
@@ -296,6 +301,11 @@ class Memory:
         self._alive()
         with self._mutex:
             return sum(1 for _ in self._matching(query))
+
+    def sessions(self) -> Iterator[str]:
+        self._alive()
+        with self._mutex:
+            return iter(list(self._logs))
 
     def _matching(self, query: Query) -> Iterator[Head]:
         for log in self._logs.values():
@@ -446,11 +456,15 @@ class Memory:
                     del self._blobs[blob.digest]
         return swept
 
-    def namespace(self, name: str) -> Memory:
+    def namespace(self, name: str, *, create: bool = True) -> Memory:
         self._alive()
         with self._mutex:
             found = self._namespaces.get(name)
             if found is None:
+                if not create:
+                    raise NotAStore(
+                        f"there is no namespace {name!r} in {self.url}", path=self.url, missing=True
+                    )
                 found = self._namespaces[name] = Memory(self.url[7:], readonly=self.readonly)
             return found
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 import pytest
 
+from hansard.blobs import Blobs
 from hansard.errors import HansardError, InvalidPayload, ReadOnlyStore
 from hansard.store import Store
 from hansard.testing.chat import assistant, user
@@ -374,3 +375,47 @@ def test_in_a_store_that_is_only_read_blobs_are_only_read(world: World) -> None:
     with pytest.raises(ReadOnlyStore):
         store.blobs.sweep()
     assert world.store().blobs.get(digest) == b"x"
+
+
+@pytest.mark.rule("E10")
+def test_a_sweep_of_what_is_older_than_all_time_takes_nothing(world: World) -> None:
+    store = _aged(world)
+    digest = store.blobs.put(b"a picture")
+    assert store.blobs.sweep(older_than=timedelta.max) == []
+    assert store.blobs.get(digest) == b"a picture"
+
+
+@pytest.mark.rule("E10")
+@pytest.mark.parametrize("where", ["record", "document", "state"])
+def test_who_names_a_blob_while_others_sweep_waits_for_them(
+    world: World, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A sweep has maybe gone past what names it now."""
+    store = _aged(world)
+    store.append("s", user("Hello"), create=True)
+    digest = store.blobs.put(b"a picture")
+    look, named = Blobs._texts, threading.Event()
+
+    def name() -> None:
+        if where == "record":
+            store.append("s", user("look"), blobs=[digest])
+        elif where == "state":
+            store.state("settings").set("picture", digest)
+        else:
+            with store.open("s", exclusive=False) as session:
+                session.documents.put("picture", digest.encode())
+        named.set()
+
+    thread = threading.Thread(target=name)
+
+    def look_and_be_overtaken(self: Blobs) -> Iterator[bytes]:
+        yield from look(self)
+        thread.start()
+        assert not named.wait(0.1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Blobs, "_texts", look_and_be_overtaken)
+        assert [blob.digest for blob in store.blobs.sweep(older_than=NONE)] == [digest]
+    thread.join()
+    store.blobs.put(b"a picture")
+    assert store.blobs.sweep(older_than=NONE) == []

@@ -480,3 +480,25 @@ def test_a_handle_that_gets_or_creates_sees_the_documents_of_who_was_quicker(wor
             theirs.documents.put("screen", b"theirs")
         assert shared.documents.list() == ["screen"]
         assert _data(shared, "screen") == b"theirs"
+
+
+@pytest.mark.rule("E3", "I2")
+def test_a_document_is_never_taken_for_one_that_is_being_written(world: World) -> None:
+    with _begun(world) as session:
+        for name in ("a.tmp", "a~tmp", "a"):
+            session.documents.put(name, name.encode())
+        session.documents.put("a", b"anew")
+        assert session.documents.list() == ["a", "a.tmp", "a~tmp"]
+        assert [_data(session, name) for name in ("a", "a.tmp", "a~tmp")] == [b"anew", b"a.tmp", b"a~tmp"]
+    with world.store().fork("s", id="f") as fork:
+        assert fork.documents.list() == ["a", "a.tmp", "a~tmp"]
+
+
+@pytest.mark.rule("E3")
+@pytest.mark.parametrize("lasts", [timedelta.max, timedelta(days=3_000_000)], ids=["max", "long"])
+def test_a_document_may_last_longer_than_there_are_dates(world: World, lasts: timedelta) -> None:
+    with _begun(world) as session:
+        session.documents.put("a", b"x", expires=lasts)
+        assert _data(session, "a") == b"x"
+        session.documents.put("a", b"x", expires=timedelta.min)
+        assert _data(session, "a") is None

@@ -15,6 +15,7 @@ from hansard.errors import (
     Conflict,
     HansardError,
     InvalidId,
+    NotAStore,
     ReadOnlyStore,
     SessionNotFound,
 )
@@ -307,3 +308,28 @@ def test_a_name_is_given_only_to_what_is_durable(world: World) -> None:
         store.names.set("agent/current", "s")
         assert world.other().names.get("agent/current") == "s"
     assert world.reopened().names.get("agent/current") == "s"
+
+
+@pytest.mark.rule("C5")
+def test_a_tenant_that_must_be_there_is_not_begun(world: World) -> None:
+    engine = world.engine
+    with pytest.raises(NotAStore):
+        engine.namespace("nobody", create=False)
+    engine.namespace("somebody")
+    assert engine.namespace("somebody", create=False) is engine.namespace("somebody")
+
+
+@pytest.mark.rule("E9")
+def test_the_engine_of_a_tenant_is_closed_with_the_last_store_of_it(world: World) -> None:
+    world.needs("survives")
+    with hansard.open(world.url):
+        one, other = (hansard.open(world.url, namespace="acme") for _ in range(2))
+        engine = one._engine
+        assert other._engine is engine
+        one.append("s", user("Hello"), create=True)
+        one.close()
+        assert other.head("s").messages == 1
+        other.close()
+        assert engine.closed
+        with hansard.open(world.url, namespace="acme") as again:
+            assert again.head("s").messages == 1

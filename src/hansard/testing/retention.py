@@ -231,3 +231,24 @@ def test_in_a_store_that_is_only_read_nothing_is_cleaned_up(world: World) -> Non
         store.cleanup(keep_last=0)
     assert store.cleanup(keep_last=0, dry_run=True).ids == ["a"]
     assert _left(store) == ["a"]
+
+
+@pytest.mark.rule("L5", "E4")
+def test_a_session_is_as_new_as_what_is_a_part_of_it(world: World) -> None:
+    moment = NOW - 30 * DAY
+    store = world.store(clock=lambda: moment)
+    for id in ("old", "parent"):
+        store.append(id, user("Hello"), create=True)
+    moment = NOW
+    with store.open("parent", exclusive=False) as parent, parent.sub("research") as child:
+        child.append(user("Look"))
+    store.append("new", user("Hello"), create=True)
+    assert store.cleanup(older_than=DAY, dry_run=True).ids == ["old"]
+    assert store.cleanup(keep_last=2, dry_run=True).ids == ["old"]
+
+
+@pytest.mark.rule("L5")
+def test_nothing_is_older_than_all_time(world: World) -> None:
+    store = _spoken(world, a=100)
+    assert not store.cleanup(older_than=timedelta.max)
+    assert _left(store) == ["a"]

@@ -622,3 +622,24 @@ def test_lists_are_as_they_were(world: World) -> None:
     for opened in (store, world.other()):
         assert [msgspec.structs.replace(head, reach=0) for head in opened.list()] == before
     assert store.resume("s").id == "s"
+
+
+@pytest.mark.rule("H8")
+def test_what_it_cost_is_the_same_to_the_last_digit_by_model_too(world: World) -> None:
+    store = world.store()
+    with store.create("s", model="m") as session:
+        session.append(user("Hello"))
+        for cents in (10, 20, 30, 70, 1, 3, 11, 7):
+            session.append(assistant("x"), usage={"input_tokens": 1, "cost": cents / 100})
+        session.checkpoint([user("So far")])
+        for cents in (10, 20, 33):
+            session.append(assistant("y"), usage={"input_tokens": 1, "cost": cents / 100})
+        session.truncate(1)
+        before = (session.usage(), session.usage("model"))
+    assert before[0].cost == 2.15
+    store.vacuum("s", drop_history=True)
+    after = store.read("s")
+    assert (after.usage(), [line.usage for line in after.usage("model")]) == (
+        before[0],
+        [line.usage for line in before[1]],
+    )

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from hansard.errors import Closed, Conflict, HansardError, InvalidPayload, ReadOnlyStore, SessionNotFound
+from hansard.errors import (
+    Closed,
+    Conflict,
+    HansardError,
+    InvalidPayload,
+    NewerFormat,
+    ReadOnlyStore,
+    SessionNotFound,
+)
 from hansard.records import Record
 from hansard.session import Session, View
 from hansard.store import Store
@@ -1004,3 +1012,81 @@ def test_our_errors_are_one_family_and_say_that_nothing_was_stored(world: World)
         store.append("s", user("b"), expect=7)
     assert caught.value.outcome_unknown is False
     assert isinstance(caught.value, RuntimeError)
+
+
+# -- W13, what may be put
+
+
+AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+MADE_UP: dict[str, dict[str, Any]] = {
+    "a time without a zone": {"at": datetime(2026, 5, 1, 12)},
+    "another time without a zone": {"time": datetime(2026, 5, 1, 12)},
+    "a time that is text": {"time": "2026"},
+    "a kind that is a number": {"kind": 7},
+    "no kind": {"kind": ""},
+    "a kind that is nobody's": {"kind": "line"},
+    "a model that is a number": {"model": 3},
+    "an id that is a number": {"id": 5},
+    "an empty id": {"id": ""},
+    "a turn that is a number": {"turn": 4},
+    "usage that nobody understands": {"usage": {"foo": 1}},
+    "usage that is text": {"usage": "x"},
+    "bytes": {"data": {"role": "user", "content": b"x"}},
+}
+
+
+@pytest.mark.rule("W13", "W1", "W4")
+@pytest.mark.parametrize("name", MADE_UP)
+def test_a_record_that_nobody_could_read_again_is_not_put(world: World, name: str) -> None:
+    store = world.store()
+    good: dict[str, Any] = {"kind": "message", "data": user("Hello"), "seq": 1, "at": AT}
+    records = [Record(**good), Record(**{**good, "seq": 2, **MADE_UP[name]})]
+    with pytest.raises(InvalidPayload) as refused:
+        store.put("s", records)
+    assert "records[1]" in str(refused.value)
+    assert store.list(empty=True) == []
+    assert store.put("s", records[:1]).messages == 1
+    assert not store.doctor()
+
+
+@pytest.mark.rule("W14", "W4")
+def test_what_a_newer_version_wrote_is_not_put(world: World) -> None:
+    store = world.store()
+    begin = {"id": "s", "uid": "x", "format": 99}
+    for records in (
+        [Record(kind="session", data=begin, seq=0, at=AT), Record(kind="message", data="a", seq=1, at=AT)],
+        [Record(kind="message", data="a", seq=1, at=AT), Record(kind="!x", data="b", seq=2, at=AT)],
+    ):
+        with pytest.raises(NewerFormat):
+            store.put("s", records)
+        assert store.list(empty=True) == []
+
+
+@pytest.mark.rule("W13")
+@pytest.mark.parametrize("one", [user("Hello"), "Hello", b"Hello"], ids=["message", "text", "bytes"])
+def test_one_message_alone_is_not_put_piece_by_piece(world: World, one: Any) -> None:
+    store = world.store()
+    with pytest.raises(TypeError, match="put it in a list"):
+        store.put("s", one)
+    assert store.list(empty=True) == []
+
+
+@pytest.mark.rule("W13")
+def test_times_are_kept_in_utc_and_a_session_is_no_younger_than_its_first_message(world: World) -> None:
+    store = world.store()
+    early = datetime(2020, 1, 1, 13, tzinfo=timezone(timedelta(hours=1)))
+    store.put("s", [Record(kind="message", data=user("Hello"), seq=1, at=early)])
+    head = store.head("s")
+    assert head.created_at == head.updated_at == early
+    assert [record.when.tzinfo for record in store.read("s").records()] == [UTC, UTC]
+
+
+@pytest.mark.rule("W2")
+def test_several_messages_may_have_their_times(world: World) -> None:
+    with world.store().create("s") as session:
+        one, other = session.extend(users("a", "b"), times=[AT, None])
+        assert (one.time, one.when, other.time) == (AT, AT, None)
+        with pytest.raises(ValueError, match="times"):
+            session.extend(users("c"), times=[])
+        assert session.head.messages == 2

@@ -34,8 +34,8 @@ class Head(msgspec.Struct, kw_only=True, omit_defaults=True):
     `other` has fields of newer versions. `titled` is True where somebody chose the title. A `parent` with a
     `path` is the session that this one is a part of, one without the session that it is a fork of, as that
     was just after record `forked_at`. `extras` counts the records of an application's own: its kinds, events,
-    output. `reach` is the first record whose history is still known: `vacuum` dropped what only earlier ones
-    showed.
+    output. `written_at` is when its last record was written. `reach` is the first record whose history is
+    still known: `vacuum` dropped what only earlier ones showed.
     """
 
     id: str
@@ -57,6 +57,7 @@ class Head(msgspec.Struct, kw_only=True, omit_defaults=True):
     archived: bool = False
     created_at: datetime
     updated_at: datetime
+    written_at: datetime | None = None
     ended_at: datetime | None = None
     messages: int = 0
     turns: int = 0
@@ -97,6 +98,7 @@ def begin(record: Record) -> Head:
         seq=record.seq,
         created_at=record.when,
         updated_at=record.when,
+        written_at=record.at,
         format=written,
     )
     for field, value in data.items():
@@ -107,7 +109,7 @@ def begin(record: Record) -> Head:
 
 def advance(head: Head, record: Record) -> None:
     """Takes the head, in place, past one more record."""
-    head.seq = record.seq
+    head.seq, head.written_at = record.seq, record.at
     data = record.data
     match record.kind:
         case "message":
@@ -236,7 +238,7 @@ def _message(head: Head, record: Record) -> None:
 
 def _instant(record: Record) -> datetime:
     """When it happened; a stated time that lies more than a day ahead of the writing is no activity."""
-    if record.time is None or record.time > record.at + timedelta(days=1):
+    if record.time is None or record.time - record.at > timedelta(days=1):
         return record.at
     return record.time
 

@@ -236,7 +236,7 @@ def _sum(a: Usage, b: Usage) -> Usage:
         cache_write_tokens=a.cache_write_tokens + b.cache_write_tokens,
         reasoning_tokens=a.reasoning_tokens + b.reasoning_tokens,
         total_tokens=a.total_tokens + b.total_tokens,
-        cost=b.cost if a.cost is None else a.cost + (b.cost or 0.0),
+        cost=b.cost if a.cost is None else a.cost if b.cost is None else _money(a.cost, b.cost),
         calls=a.calls + b.calls,
         breakdown={
             name: a.breakdown.get(name, 0) + b.breakdown.get(name, 0)
@@ -244,6 +244,13 @@ def _sum(a: Usage, b: Usage) -> Usage:
             if name in a.breakdown or name in b.breakdown
         },
     )
+
+
+def _money(a: float, b: float) -> float:
+    """The sum as a person makes it, in decimals: it comes out the same in whatever order it is made."""
+    from decimal import Decimal  # many never say what anything costs
+
+    return float(Decimal(repr(a)) + Decimal(repr(b))) if a and b else a or b
 
 
 def _places(raw: Any) -> Iterator[Mapping[str, Any]]:

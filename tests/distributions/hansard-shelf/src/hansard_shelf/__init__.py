@@ -275,6 +275,10 @@ class ShelfEngine:
     def count(self, query: Query) -> int:
         return sum(1 for _ in self._matching(query))
 
+    def sessions(self) -> Iterator[str]:
+        with self._db.reading() as db:
+            return iter([id for (id,) in db.execute("SELECT id FROM sessions")])
+
     def _matching(self, query: Query) -> Iterator[Head]:
         with self._db.reading() as db:
             for row in db.execute("SELECT number, head, folded_by FROM sessions"):
@@ -410,13 +414,15 @@ class ShelfEngine:
 
     # -- tenants, health and the end
 
-    def namespace(self, name: str) -> ShelfEngine:
+    def namespace(self, name: str, *, create: bool = True) -> ShelfEngine:
         self._db.check()
         with self._mutex:
-            if name not in self._namespaces:
+            found = self._namespaces.get(name)
+            if found is None or found.closed:
                 folder = f"{self._root}/namespaces/{sha256(name.encode()).hexdigest()}"  # no name is a path
-                self._namespaces[name] = ShelfEngine(folder, readonly=self.readonly, network=True)
-            return self._namespaces[name]
+                found = ShelfEngine(folder, readonly=self.readonly, create=create, network=True)
+                self._namespaces[name] = found
+            return found
 
     def doctor(self, told: Callable[[int], None] | None = None, *, repair: bool = False) -> Iterator[Finding]:
         copy = "bring shelf.db back from a copy"

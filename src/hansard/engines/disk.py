@@ -146,7 +146,7 @@ class Disk:
             return
         parent = os.path.dirname(path)
         if not there:
-            if parent and parent != path:
+            if parent and parent != path and not self.is_folder(parent):
                 self.make_folder(parent)
             with suppress(FileExistsError):
                 self.make_one(path)

@@ -864,7 +864,7 @@ class Files:
         self._alive()
         with self._told(self.path("sessions")):
             names = self.disk.names(self.path("sessions"))
-        for name in names:  # what is not ours is passed over
+        for name in sorted(names):  # what is not ours is passed over
             if not name.endswith(".jsonl"):
                 continue
             id = self.session_of(name)

@@ -7,6 +7,8 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -42,10 +44,10 @@ def append() -> Iterator[Figure]:
 
             return timed(loop) / n
 
-        limit, took = alternate(lambda: write(200, True), lambda: ours(200, True), 15)
+        limit, took = alternate(lambda: write(200, True), lambda: ours(200, True), 25)
         a, b = statistics.median(limit), statistics.median(took)
         yield Figure("Append", "durable, one writer", 1 / b, "/s", 1 / a, a / b, 0.90, spread=spread(took))
-        limit, took = alternate(lambda: write(3000, False), lambda: ours(3000, False), 7)
+        limit, took = alternate(lambda: write(300, False), lambda: ours(300, False), 40)
         a, b = statistics.median(limit), statistics.median(took)
         yield Figure("Append", "durable=False", 1 / b, "/s", 1 / a, a / b, 0.17, spread=spread(took))
 
@@ -64,6 +66,67 @@ def append() -> Iterator[Figure]:
             "Append", "extend of 1,000 messages", 1000 / b, "/s", 1000 / a, a / b, 0.30, spread=spread(took)
         )
         os.close(raw)
+
+
+def together() -> Iterator[Figure]:
+    """Eight sessions written by eight threads, beside eight raw appenders."""
+    with folder() as place, hansard.open(place / "store") as store, ExitStack() as held:
+        sessions = [held.enter_context(store.create(f"s{n}", activate=False)) for n in range(8)]
+        for session in sessions:
+            session.append(ONE)
+        line = (place / "store" / "sessions" / "s0.jsonl").read_bytes().splitlines(keepends=True)[1]
+        files = [os.open(place / f"raw{n}", os.O_WRONLY | os.O_CREAT | os.O_APPEND) for n in range(8)]
+        pool = held.enter_context(ThreadPoolExecutor(8))
+
+        def raw(file: int) -> None:
+            for _ in range(30):
+                os.write(file, line)
+                os.fdatasync(file)
+
+        def ours(session: Session) -> None:
+            for _ in range(30):
+                session.append(ONE)
+
+        limit, took = alternate(
+            lambda: timed(lambda: list(pool.map(raw, files))) / 240,
+            lambda: timed(lambda: list(pool.map(ours, sessions))) / 240,
+            15,
+        )
+        a, b = statistics.median(limit), statistics.median(took)
+        yield Figure("Append", "8 sessions, 8 threads", 1 / b, "/s", 1 / a, a / b, 0.70, spread=spread(took))
+        for file in files:
+            os.close(file)
+
+
+def stops(full: bool) -> Iterator[Figure]:
+    """Whether any append waits for something else than its own sync."""
+    times = 20_000 if full else 4_000
+    with folder() as place, hansard.open(place / "store") as store, store.create() as session:
+        session.append(ONE)
+        log = next((place / "store" / "sessions").iterdir())
+        line = log.read_bytes().splitlines(keepends=True)[1]
+        raw = os.open(place / "raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+        def write() -> None:
+            os.write(raw, line)
+            os.fdatasync(raw)
+
+        limit, took = alternate(lambda: timed(write), lambda: timed(lambda: session.append(ONE)), times)
+        os.close(raw)
+        middle = statistics.median(limit)
+        worst = sorted(took)[int(times * 0.999)]
+        of_raw = sorted(limit)[int(times * 0.999)]
+        yield Figure(
+            "Cost growth",
+            "the slowest of 1,000 appends, in raw syncs",
+            worst / middle,
+            "×",
+            None,
+            None,
+            5.0,
+            False,
+        )
+        yield Figure("Cost growth", "the slowest of 1,000 raw syncs, in raw syncs", of_raw / middle, "×")
 
 
 def growth(full: bool) -> Iterator[Figure]:
@@ -266,6 +329,47 @@ def starting() -> Iterator[Figure]:
         program = [sys.executable, "-c", code.format(str(place / "store"))]
         grown = float(subprocess.run(program, capture_output=True, check=True, text=True).stdout)
     yield Figure("Memory", "an open store, above the interpreter", grown, "MB", None, None, 30, False)
+
+
+READING = """
+import resource, sys, hansard
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+view = hansard.open(sys.argv[1]).read(sys.argv[2])
+next(view.records(limit=1))
+before = peak()
+if sys.argv[3] == "stream":
+    for record in view.records():
+        pass
+else:
+    kept = view.history()
+print(peak() - before)
+"""
+
+
+def memory(full: bool) -> Iterator[Figure]:
+    """What reading takes: a stream as much in a long session as in a short one, a load what it gives out."""
+    length = 100_000 if full else 40_000
+    with folder() as place:
+        with hansard.open(place / "store") as store:
+            for name, n in (("short", 5_000), ("long", length)):
+                with store.create(name) as session:
+                    fill(session, n)
+            store.list()
+
+        def took(name: str, how: str) -> float:
+            program = [sys.executable, "-c", READING, str(place / "store"), name, how]
+            return float(subprocess.run(program, capture_output=True, check=True, text=True).stdout)
+
+        stream = took("long", "stream") / 1e6
+        yield Figure("Memory", f"streaming {length:,} records", stream, "MB", None, None, 10, False)
+        grown = stream - took("short", "stream") / 1e6
+        yield Figure("Memory", "the same above streaming 5,000", grown, "MB", None, None, 2, False)
+        plain = sum(len(msgspec.json.encode(message)) for message in messages(length))
+        loaded = took("long", "load") / plain
+        yield Figure(
+            "Memory", f"loading {length:,} messages, of their JSON", loaded, "×", None, None, 3.0, False
+        )
 
 
 def disk() -> Iterator[Figure]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -47,6 +48,10 @@ class Link:
             self._heard += more
         line, _, self._heard = self._heard.partition(b"\n")
         return json.loads(line)
+
+    def told(self) -> bool:
+        """Whether the other side has said something that was not heard yet."""
+        return b"\n" in self._heard or bool(select.select([self._end], [], [], 0)[0])
 
     def close(self) -> None:
         """Lets go of it."""
@@ -94,7 +99,7 @@ class Child:
     def kill(self) -> int:
         """Ends it at once, wherever it is, and waits until it is gone."""
         if not self.gone:
-            os.kill(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)  # with the children that it may have
         return self.wait()
 
     def wait(self) -> int:
@@ -146,7 +151,7 @@ class Nursery:
         self.why = f"; the processes were ended after {patience:.0f} s"
         for child in list(self._children):
             with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)
+                os.killpg(child.pid, signal.SIGKILL)
 
     def __enter__(self) -> Nursery:
         return self
@@ -178,6 +183,7 @@ def main() -> None:
             answer = os.waitstatus_to_exitcode(os.waitpid(asked["reap"], 0)[1])
         else:
             answer = os.fork()
+            os.setpgid(answer, answer)
             if not answer:
                 nursery.close()
                 _live(Link(socket.socket(fileno=fds[0])), getattr(actors, asked["begin"]), asked["arguments"])
@@ -185,7 +191,7 @@ def main() -> None:
             running.add(answer)
         nursery.sendall(json.dumps(answer).encode() + b"\n")
     for pid in running:  # the test is gone
-        os.kill(pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _live(link: Link, work: Any, arguments: list[Any]) -> None:

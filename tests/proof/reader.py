@@ -27,6 +27,8 @@ class Log:
     """The length of all that counts."""
     torn: bytes = b""
     """What stands behind that."""
+    seed: int = 0
+    """What the checksum of the next line goes on from."""
 
     @property
     def uid(self) -> str:
@@ -85,11 +87,11 @@ class Log:
         return [said[place] for place in seen if place in said]
 
 
-def read(raw: bytes) -> Log:
-    """What the bytes of a log say; `AssertionError` where they are damaged."""
-    log = Log()
-    at = seed = 0
-    last = -1
+def read(raw: bytes, seed: int = 0, last: int = -1) -> Log:
+    """What the bytes of a log say; `AssertionError` where they are damaged. With `seed` and `last` those that
+    follow the record of this number."""
+    log = Log(seed=seed)
+    at = 0
     batch: list[Line] = []
     while at < len(raw):
         stop = raw.find(b"\n", at)
@@ -111,7 +113,7 @@ def read(raw: bytes) -> Log:
         if len(batch) == n:
             log.records += batch
             batch = []
-            log.end = at
+            log.end, log.seed = at, seed
     log.torn = raw[log.end :]
     return log
 

@@ -116,7 +116,7 @@ def duration(op: dict[str, Any]) -> float:
 def await_growth(root: Path, session: str, seconds: float) -> None:
     """Waits until the file that an operation writes begins to grow, but not for long. Of a write of megabytes
     that is well before its end."""
-    paths = [f"{root}/sessions/{session}.jsonl", f"{root}/sessions/{session}.jsonl.tmp"]
+    paths = [f"{root}/sessions/{session}.jsonl", f"{root}/sessions/{session}.jsonl~tmp"]
     before, until = [_size(path) for path in paths], time.monotonic() + seconds
     while [_size(path) for path in paths] == before and time.monotonic() < until:
         pass
@@ -198,7 +198,7 @@ def _live_and_die(
     assert not wrong, f"{work}, seed {seed}: {wrong}"
     met["with a torn tail"] += bool(torn)
     met["with half a batch"] += any(b"\n" in tail for tail in torn.values())
-    met["with a file half written beside"] += any((root / "sessions").glob("*.tmp"))
+    met["with a file half written beside"] += any((root / "sessions").glob("*~tmp"))
 
     with hansard.open(root) as store:
         for id, story in sessions.items():

@@ -20,7 +20,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from hansard.errors import (
@@ -33,6 +32,8 @@ from hansard.errors import (
 
 LOCK_PATIENCE = 60.0
 """Seconds that a write waits for other writers of the same session before it gives up."""
+
+S_IFMT, S_IFREG = 0o170000, 0o100000  # stat's own functions take longer than the system call
 
 TEMPORARY = "~tmp"
 """The end of the name of a file that is about to be renamed; no file key ends so."""
@@ -116,7 +117,8 @@ class Disk:
 
     def stat(self, fd: int) -> Stat:
         found = os.fstat(fd)
-        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime, S_ISREG(found.st_mode))
+        plain = found.st_mode & S_IFMT == S_IFREG
+        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime, plain)
 
     # -- names
 
@@ -126,7 +128,8 @@ class Disk:
             found = os.lstat(path)
         except FileNotFoundError:
             return None
-        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime, S_ISREG(found.st_mode))
+        plain = found.st_mode & S_IFMT == S_IFREG
+        return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime, plain)
 
     def names(self, folder: str) -> list[str]:
         """What a folder has in it; nothing where there is no folder."""

@@ -88,8 +88,8 @@ def _log(files: Files, log: Log, needed: dict[str, tuple[str, int]]) -> Iterator
     at = 0
 
     def take(records: list[Record]) -> None:
+        log.advance(records)
         for record in records:
-            log.advance(record)
             for digest in record.blobs:
                 needed.setdefault(digest, (log.session, record.seq))
 
@@ -262,7 +262,7 @@ def _catalog(files: Files, repair: bool) -> Iterator[Finding]:
         yield finding
     if repair:
         files.settle()
-    if files.catalog.in_memory:
+    if files.catalog.in_memory and not files.catalog.newer:
         yield Finding(
             kind="catalog",
             place=files.path("catalog.db"),

@@ -143,27 +143,27 @@ class Log:
         return self.head
 
     def _take(self, reader: Scan, records: list[Record]) -> None:
-        for record in records:
-            try:
-                self.advance(record)
-            except (HansardError, OSError):
-                raise
-            except Exception as error:  # one session that cannot be folded must not take the others along
-                raise Damaged(
-                    f"record {record.seq} of {self.path} cannot be understood: {error!r}"
-                ) from error
+        try:
+            self.advance(records)
+        except (HansardError, OSError):
+            raise
+        except Exception as error:  # one session that cannot be folded must not take the others along
+            seq = 0 if self.head is None else self.head.seq
+            raise Damaged(f"record {seq} of {self.path} cannot be understood: {error!r}") from error
         self.folded, self.folded_state = reader.end, reader.state or 0
         self.folded_seq = -1 if reader.seq is None else reader.seq
 
-    def advance(self, record: Record) -> None:
-        """Takes the head past one record."""
-        if self.head is None:
-            self.head = self._first(record)
-        else:
-            heads.advance(self.head, record)
-        if record.id is not None or record.kind == "compacted":
-            for id in vacuum.ids(record):
-                self._ids[id] = record.seq
+    def advance(self, records: Sequence[Record]) -> None:
+        """Takes the head past some records."""
+        if self.head is None and records:
+            self.head = self._first(records[0])
+            heads.advance_all(self.head, records[1:])
+        elif self.head is not None:
+            heads.advance_all(self.head, records)
+        for record in records:
+            if record.id is not None or record.kind == "compacted":
+                for id in vacuum.ids(record):
+                    self._ids[id] = record.seq
 
     def save(self, *, open: bool | None = None) -> None:
         """Writes what was folded to the catalog. A row that is new says that the log may have grown, or gone,

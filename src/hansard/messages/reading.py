@@ -201,7 +201,7 @@ def user_text(payload: Any, shape: str | None = None) -> str:
         if _ROLES.get(role) != "user":
             return ""
         content = payload.get("content")
-        if isinstance(content, str) and not is_blank(content) and recognise(payload):
+        if isinstance(content, str) and not is_blank(content) and (len(payload) == 2 or recognise(payload)):
             return content
     message = read(payload, shape)
     if message.role != "user" or not message.shape:

@@ -7,6 +7,7 @@ anywhere computes a title, a count or an activity. `Query` and `matches` say whi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -113,7 +114,9 @@ def advance(head: Head, record: Record) -> None:
     data = record.data
     match record.kind:
         case "message":
-            _message(head, record)
+            said = _message(head, record)
+            if said:
+                head.preview = cut(said, PREVIEW)
         case "meta" if isinstance(data, dict):
             fields = data.get("set")
             if isinstance(fields, dict):
@@ -143,6 +146,22 @@ def advance(head: Head, record: Record) -> None:
             head.extras += 1
         case _:
             pass
+
+
+def advance_all(head: Head, records: Iterable[Record]) -> None:
+    """Takes the head, in place, past several more records. Of what users said only the last is looked at for
+    the preview: that is most of what a fold would take."""
+    said = ""
+    for record in records:
+        if record.kind == "message":
+            head.seq, head.written_at = record.seq, record.at
+            said = _message(head, record) or said
+        else:
+            if record.kind == "compacted":
+                said = ""  # it says itself what the preview is behind it
+            advance(head, record)
+    if said:
+        head.preview = cut(said, PREVIEW)
 
 
 class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -216,24 +235,23 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Head).decode
 
 
-def _message(head: Head, record: Record) -> None:
+def _message(head: Head, record: Record) -> str:
+    """All but the preview, which is to be made of what is returned: what a user said, where that is not
+    blank."""
     head.messages += 1
     if record.origin is None:  # copying is no activity
         head.updated_at = _instant(record)
     data, shape = record.data, record.shape
     said = messages.user_text(data, shape)
-    if said:
-        text = cut(said, PREVIEW)
-        if text:
-            head.preview = text
-            if not head.first_text:
-                head.first_text = cut(said, TITLE)
-                if not head.titled:
-                    head.title = head.first_text
+    if said and not head.first_text:
+        head.first_text = cut(said, TITLE)
+        if not head.titled:
+            head.title = head.first_text
     if not head.has_user_input:
         head.has_user_input = messages.is_user_input(data, shape)
     if record.usage is not None:
         head.usage = advance_usage(head.usage, record.usage, record.model)
+    return said
 
 
 def _instant(record: Record) -> datetime:

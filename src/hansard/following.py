@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
@@ -338,7 +338,7 @@ class AllSessions:
         self._engine = engine
         self._places = Places()
         self._trails: dict[str, Trail] = {}  # of those that something was read of
-        self._new: dict[str, None] = {}
+        self._new: OrderedDict[str, None] = OrderedDict()  # any thread adds to it
         self._anywhere = False
 
     @property
@@ -380,8 +380,7 @@ class AllSessions:
             if self._anywhere:
                 self._look_everywhere()
             while self._new and len(told) < MANY:
-                id = next(iter(self._new))
-                del self._new[id]  # before it is read: what changes from now on is new again
+                id, _ = self._new.popitem(last=False)  # before it is read: what changes from now on is new
                 more = True
                 try:
                     more = self._read(id, told)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -359,3 +360,27 @@ def test_a_watch_that_is_over_writes_to_no_file_that_has_its_number_now(tmp_path
     assert [disk.stat(log).size for log in logs] == [0] * 5
     for log in logs:
         disk.close(log)
+
+
+@pytest.mark.rule("E7")
+def test_changes_may_be_told_while_others_are_read(store: Store) -> None:
+    feed = hansard.following.AllSessions(store._engine)
+    feed.begin(None)
+    store.append("a", user("x"), create=True)
+    others = iter(range(100))
+
+    def tell(*_: Any) -> None:
+        """Between any two steps, as another thread may."""
+        for n in islice(others, 1):
+            feed.changed(f"nothing {n}")
+
+    feed.changed("a")
+    told = []
+    sys.setprofile(tell)
+    try:
+        while feed.more:
+            told += feed.read()
+    finally:
+        sys.setprofile(None)
+    assert next(others, None) is None
+    assert [record.kind for _, record, _ in told] == ["session", "message"]

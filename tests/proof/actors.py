@@ -205,7 +205,7 @@ def appending(
     """Says things in one session, in every way that there is."""
     for call in range(calls):
         said = tokens(who, call, rng.choice([1, 1, 1, 2, 3, 7]))
-        if rng.random() < 0.01:  # a write that takes so long that somebody may look on
+        if rng.random() < min(0.01, 3 / calls):  # a write that takes so long that somebody may look on
             said = [{**payload, "padding": "x" * 30_000} for payload in tokens(who, call, 30)]
         contents = [payload["content"] for payload in said]
         ids = contents if rng.random() < 0.4 else None

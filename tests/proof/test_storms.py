@@ -329,7 +329,7 @@ def test_a_storm_over_five_hundred_sessions_leaves_what_all_of_it_says_and_nobod
     follow and read; and the same through `hansard.aio` by tasks that are cancelled at random points."""
     begin_still(root)
     processes = 8 if work == "storm" else 4
-    calls = more(request, 500 if work == "storm" else 250, 10_000)
+    calls = more(request, 500, 8000) if work == "storm" else more(request, 250, 3000)
     with Nursery(patience=90 + calls) as nursery:
         lister = nursery.begin("list_all", str(root), STILL)
         onlooker = nursery.begin("read_all", str(root), 0)

@@ -11,60 +11,67 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from heapq import merge
+from itertools import islice, takewhile
+from operator import itemgetter
+from typing import Any, NamedTuple
 from zlib import crc32
 
+from msgspec.structs import replace
+
+from hansard.engines import reentered
+from hansard.engines.chain import Chain
+from hansard.engines.chain import Ruined as Ruined
 from hansard.records import Damage, decode, encode
-from hansard.views.head import Head, Query, below, dump, load, matches_tags, microseconds
+from hansard.views.head import Head, Query, below, dump, load, matches, microseconds, rank
 
-SCHEMA = 2
+SCHEMA = 3
 
-_COVERED = (
-    "id uid length state damage head rank born agent model workspace status below parent "
-    "pinned archived input"
-).split()
-"""What the checksum of a row covers, in this order."""
+FEW = 1000
+"""Sessions that are sorted when they are asked for, where there is no list that has them in order."""
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sessions (
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE sessions (
     n INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
+    open INTEGER NOT NULL,                  -- 1: the log may have grown since
+    touched REAL NOT NULL,
+    noted INTEGER NOT NULL,                 -- CRC-32 of the four before: SQLite's pages have none
     uid TEXT NOT NULL DEFAULT '',
     length INTEGER NOT NULL DEFAULT 0,      -- the bytes of the log that the row reflects
     state INTEGER NOT NULL DEFAULT 0,       -- the checksum's state after them
-    open INTEGER NOT NULL DEFAULT 0,        -- 1: the log may have grown since
-    touched REAL NOT NULL DEFAULT 0,
     damage TEXT NOT NULL DEFAULT '[]',
     head TEXT,
-    rank INTEGER NOT NULL DEFAULT 0,        -- newest activity first
-    born INTEGER NOT NULL DEFAULT 0,        -- newest first
-    agent TEXT NOT NULL DEFAULT '',
-    model TEXT NOT NULL DEFAULT '',
-    workspace TEXT NOT NULL DEFAULT '',
-    status TEXT NOT NULL DEFAULT '',
-    below TEXT NOT NULL DEFAULT '',         -- the parent of a child, nothing for a fork
-    parent TEXT NOT NULL DEFAULT '',        -- the parent of both
-    pinned INTEGER NOT NULL DEFAULT 0,
-    archived INTEGER NOT NULL DEFAULT 0,
-    input INTEGER NOT NULL DEFAULT 0,
-    sum INTEGER NOT NULL DEFAULT 0          -- CRC-32 of the rest: SQLite's pages have none
+    sum INTEGER NOT NULL DEFAULT 0          -- CRC-32 of n, id, and all from uid on
 );
-CREATE INDEX IF NOT EXISTS by_activity ON sessions (archived, below, input, rank, id);
-CREATE INDEX IF NOT EXISTS by_agent ON sessions (archived, below, input, agent, rank, id);
-CREATE INDEX IF NOT EXISTS by_workspace ON sessions (archived, below, input, workspace, rank, id);
-CREATE INDEX IF NOT EXISTS by_birth ON sessions (archived, below, input, born, id);
-CREATE INDEX IF NOT EXISTS by_parent ON sessions (parent, rank, id) WHERE parent <> '';
-CREATE INDEX IF NOT EXISTS by_rank ON sessions (rank, id);
-CREATE INDEX IF NOT EXISTS born ON sessions (born);
-CREATE INDEX IF NOT EXISTS by_open ON sessions (open) WHERE open = 1;
-CREATE TABLE IF NOT EXISTS ids (
-    n INTEGER NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (n, id)
+CREATE TABLE places (
+    list INTEGER NOT NULL,                  -- which list; see _places
+    rank INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    link INTEGER NOT NULL,                  -- see engines/chain.py
+    PRIMARY KEY (list, rank, id)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS marks (
-    n INTEGER NOT NULL, seq INTEGER NOT NULL, offset INTEGER NOT NULL, PRIMARY KEY (n, seq)
+CREATE TABLE ids (
+    n INTEGER NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, link INTEGER NOT NULL,
+    PRIMARY KEY (n, id)
+) WITHOUT ROWID;
+CREATE TABLE marks (
+    n INTEGER NOT NULL, seq INTEGER NOT NULL, offset INTEGER NOT NULL, sum INTEGER NOT NULL,
+    PRIMARY KEY (n, seq)
 ) WITHOUT ROWID;
 """
+
+_COLUMNS = "n id open touched noted uid length state damage head sum".split()
+_HEAD, _SUM = 9, 10
+
+_ALL, _OPEN = -1, -2
+"""The list of all sessions by their ids, and of those whose logs may have grown."""
+
+_FIRST = (-(1 << 63), "")  # no place on a list comes before
+_MANY = 500  # entries that are read at once at most, so that nobody waits long for who reads a long list
+_DAY = 86_400_000_000
 
 
 class Row(NamedTuple):
@@ -77,6 +84,7 @@ class Row(NamedTuple):
     open: bool
     damage: list[Damage]
     head: Head | None
+    touched: float
 
 
 class Catalog:
@@ -86,24 +94,38 @@ class Catalog:
         """`like` names a catalog that cannot be written and is copied, so that only what changed is read."""
         self.path = path
         self._mutex = threading.RLock()
+        self._reading = False
         self._db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
         try:
             if like is not None:
                 self._copy(like)
+            self._places = Chain(
+                self._db, "places", ("list", "rank", "id"), "n", origin=(-3, 0, ""), beside=_COLUMNS
+            )
+            self._ids = Chain(self._db, "ids", ("n", "id"), "seq", origin=(0, ""))
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute("PRAGMA temp_store = MEMORY")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version != SCHEMA:
+            if self._schema() != SCHEMA:
                 with self.changing():
-                    for table in ("sessions", "ids", "marks", "facts"):
-                        self._db.execute(f"DROP TABLE IF EXISTS {table}")
-                    for statement in _TABLES.split(";\n"):
-                        self._db.execute(statement)
-                    self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+                    if self._schema() != SCHEMA:  # else somebody else came first
+                        self._begin()
         except BaseException:
             self._db.close()
             raise
+
+    def _schema(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _begin(self) -> None:
+        """Makes the tables, in the place of those of another version."""
+        for table in ("sessions", "places", "ids", "marks", "facts"):
+            self._db.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in _TABLES.split(";\n"):
+            self._db.execute(statement)
+        self._places.begin()
+        self._ids.begin()
+        self._db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def _copy(self, path: str) -> None:
         from urllib.parse import quote
@@ -128,16 +150,35 @@ class Catalog:
     def changing(self) -> Iterator[None]:
         """One transaction: all of it or nothing."""
         with self._mutex:
+            if self._reading:
+                raise reentered("")
             if self._db.in_transaction:  # a signal handler, within a change of its own thread
                 yield
                 return
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-            except BaseException:
+            except BaseException as error:
                 self._db.execute("ROLLBACK")
+                if isinstance(error, sqlite3.IntegrityError):
+                    raise Ruined(str(error)) from error
                 raise
             self._db.execute("COMMIT")
+
+    @contextmanager
+    def _moment(self) -> Iterator[None]:
+        """What is read within is of one moment."""
+        with self._mutex:
+            if self._db.in_transaction:  # a signal handler again
+                yield
+                return
+            self._db.execute("BEGIN")
+            self._reading = True
+            try:
+                yield
+            finally:
+                self._reading = False
+                self._db.execute("ROLLBACK")
 
     # -- facts about the catalog itself
 
@@ -155,38 +196,67 @@ class Catalog:
     def row(self, id: str) -> Row | None:
         with self._mutex:
             found = self._db.execute(
-                f"SELECT n, open, sum, {', '.join(_COVERED)} FROM sessions WHERE id = ?", (id,)
+                f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE id = ?", (id,)
             ).fetchone()
-        if found is None:
-            return None
-        n, open_, total, *said = found
-        _, uid, length, state, damage, head, *_ = said
-        if head is None:
-            return Row(n, uid, length, state, bool(open_), [], None)
-        _verify(total, said)
-        wrong = [] if damage == "[]" else [Damage(**fields) for fields in decode(damage)]
-        return Row(n, uid, length, state, bool(open_), wrong, load(head))
+        return None if found is None else _row(id, found)
 
     def is_open(self, id: str) -> bool:
-        with self._mutex:
-            found = self._db.execute("SELECT open FROM sessions WHERE id = ?", (id,)).fetchone()
-        return bool(found and found[0])
+        found = self._noted(id)
+        return found is not None and found[1]
 
     def mark_open(self, id: str) -> float:
         """From here on the log may be longer than the row says. Gives the moment that the row has for it."""
         touched = time.time()
-        with self._mutex:
-            self._db.execute(
-                "INSERT INTO sessions (id, open, touched) VALUES (?, 1, ?) "
-                "ON CONFLICT (id) DO UPDATE SET open = 1, touched = excluded.touched",
-                (id, touched),
-            )
+        with self.changing():
+            found = self._noted(id)
+            n = self._new() if found is None else found[0]
+            self._note(n, id, True, touched, new=found is None)
+            self._move(n, id, _places(None, found is not None and found[1]), _places(None, True))
         return touched
 
     def mark_closed(self, id: str, length: int) -> None:
         """The row is exact: the log was synced and has this length."""
+        with self.changing():
+            row = self.row(id)
+            if row is not None and row.open and row.length == length:
+                self._note(row.n, id, False, row.touched)
+                self._move(row.n, id, _places(None, True), set())
+
+    def _noted(self, id: str) -> tuple[int, bool, float] | None:
+        """The number of a session's row, whether it is open, and when it was last touched."""
         with self._mutex:
-            self._db.execute("UPDATE sessions SET open = 0 WHERE id = ? AND length = ?", (id, length))
+            found = self._db.execute(
+                "SELECT n, id, open, touched, noted FROM sessions WHERE id = ?", (id,)
+            ).fetchone()
+        return None if found is None else _noted(id, found)
+
+    def _new(self) -> int:
+        """A number for a new row."""
+        found = self._db.execute("SELECT max(n) FROM sessions").fetchone()
+        return (found[0] or 0) + 1
+
+    def _note(self, n: int, id: str, open: bool, touched: float, *, new: bool = False) -> None:
+        said = (n, id, int(open), touched)
+        if new:
+            self._db.execute(
+                "INSERT INTO sessions (n, id, open, touched, noted) VALUES (?, ?, ?, ?, ?)",
+                (*said, _sum(said)),
+            )
+        else:
+            self._change("open = ?, touched = ?, noted = ?", (*said[2:], _sum(said)), n)
+
+    def _change(self, setting: str, values: Sequence[object], n: int) -> None:
+        if self._db.execute(f"UPDATE sessions SET {setting} WHERE n = ?", (*values, n)).rowcount != 1:
+            raise Ruined("a row is not where it was found")
+
+    def _move(self, n: int, id: str, before: set[tuple[int, int]], after: set[tuple[int, int]]) -> None:
+        """Takes a session from where it stands in lists to where it belongs."""
+        for place in before - after:
+            if not self._places.cut((*place, id), (*place, _next(id))):
+                raise Ruined("a session is not in its list")
+        new = sorted((*place, id, n) for place in after - before)
+        if self._places.add(new) < len(new):
+            raise Ruined("a session is in a list twice")
 
     def save(
         self,
@@ -204,78 +274,56 @@ class Catalog:
         """What a log says up to `length`, if the row still says what is expected (length and state; None: it
         says nothing); else None. With `anew` nothing that was known of the log before counts."""
         with self.changing():
-            found = self._db.execute(
-                "SELECT n, uid, length, state, head IS NOT NULL FROM sessions WHERE id = ?", (head.id,)
-            ).fetchone()
-            if (found[2:4] if found is not None and found[4] else None) != expect:
+            row = self.row(head.id)
+            known = None if row is None or row.head is None else row
+            if (None if known is None else (known.length, known.state)) != expect:
                 return None
-            columns = {
-                "uid": head.uid,
-                "length": length,
-                "state": state,
-                "open": int(found is None if open is None else open),
-                "touched": time.time(),
-                "damage": encode(damage).decode(),
-                "head": dump(head).decode(),
-                "rank": -microseconds(head.updated_at),
-                "born": -microseconds(head.created_at),
-                "agent": head.agent,
-                "model": head.model,
-                "workspace": head.workspace,
-                "status": head.status,
-                "below": below(head),
-                "parent": head.parent or "",
-                "pinned": int(head.pinned),
-                "archived": int(head.archived),
-                "input": int(head.has_user_input),
-            }
-            columns["sum"] = _sum([head.id, *(columns[name] for name in _COVERED[1:])])
-            if found is None:
-                names = ", ".join(columns)
-                places = ", ".join("?" * len(columns))
-                n = self._db.execute(
-                    f"INSERT INTO sessions (id, {names}) VALUES (?, {places})", (head.id, *columns.values())
-                ).lastrowid
-            else:
-                n = found[0]
-                setting = ", ".join(
-                    f"{name} = max(open, ?)" if name == "open" else f"{name} = ?" for name in columns
-                )
-                self._db.execute(f"UPDATE sessions SET {setting} WHERE n = ?", (*columns.values(), n))
-                if anew or found[1] != head.uid:
-                    self._db.execute("DELETE FROM ids WHERE n = ?", (n,))
-                    self._db.execute("DELETE FROM marks WHERE n = ?", (n,))
-            self._db.executemany(
-                "INSERT OR IGNORE INTO ids VALUES (?, ?, ?)", ((n, id, seq) for id, seq in ids)
+            n = self._new() if row is None else row.n
+            grows = (row is None if open is None else open) or (row is not None and row.open)
+            self._note(n, head.id, grows, time.time(), new=row is None)
+            said = (head.uid, length, state, encode(damage).decode(), dump(head).decode())
+            self._change(
+                "uid = ?, length = ?, state = ?, damage = ?, head = ?, sum = ?",
+                (*said, _sum((n, head.id, *said))),
+                n,
             )
+            before = _places(None if known is None else known.head, row is not None and row.open)
+            self._move(n, head.id, before, _places(head, grows))
+            if row is not None and (anew or row.uid != head.uid):
+                self._forget(n)
+            self._ids.add(sorted((n, id, seq) for id, seq in dict(ids).items()))
             self._db.executemany(
-                "INSERT OR IGNORE INTO marks VALUES (?, ?, ?)", ((n, seq, offset) for seq, offset in marks)
+                "INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)",
+                [(n, *mark, _sum((n, *mark))) for mark in marks],
             )
-            assert n is not None
-            return int(n)
+            return n
+
+    def _forget(self, n: int) -> None:
+        """What is in a log, and where, does not count any more."""
+        self._ids.cut((n, ""), (n + 1, ""))
+        self._db.execute("DELETE FROM marks WHERE n = ?", (n,))
 
     def drop(self, id: str, *, touched: float) -> None:
         """The session is gone, unless its row was touched since."""
         with self.changing():
-            found = self._db.execute(
-                "SELECT n FROM sessions WHERE id = ? AND touched = ?", (id, touched)
-            ).fetchone()
-            if found is not None:
-                self._db.execute("DELETE FROM ids WHERE n = ?", found)
-                self._db.execute("DELETE FROM marks WHERE n = ?", found)
-                self._db.execute("DELETE FROM sessions WHERE n = ?", found)
+            row = self.row(id)
+            if row is not None and row.touched == touched:
+                self._move(row.n, id, _places(row.head, row.open), set())
+                self._forget(row.n)
+                self._db.execute("DELETE FROM sessions WHERE n = ?", (row.n,))
 
     def hide(self, id: str, *, touched: float) -> None:
         """There is no log just now; no list has it until there is one again."""
-        with self._mutex:
-            self._db.execute(
-                "UPDATE sessions SET head = NULL, open = 1 WHERE id = ? AND touched = ?", (id, touched)
-            )
+        with self.changing():
+            row = self.row(id)
+            if row is not None and row.touched == touched:
+                self._move(row.n, id, _places(row.head, row.open), _places(None, True))
+                self._note(row.n, id, True, touched)
+                self._change("head = NULL", (), row.n)
 
     def open_ids(self) -> list[tuple[str, float]]:
         """The sessions whose rows may be behind, and when each was last touched."""
-        with self._mutex:
-            return self._db.execute("SELECT id, touched FROM sessions WHERE open = 1").fetchall()
+        return [(id, _noted(id, row)[2]) for _, id, row in self._entries(_OPEN)]
 
     def known(self) -> dict[str, tuple[int, int, float]]:
         """Of every session the length that its row reflects, the checksum's state there, and when it was
@@ -289,114 +337,198 @@ class Catalog:
     def seq_of(self, n: int, id: str) -> int | None:
         """Where the record with this id stands."""
         with self._mutex:
-            found = self._db.execute("SELECT seq FROM ids WHERE n = ? AND id = ?", (n, id)).fetchone()
-        return None if found is None else found[0]
+            found = self._ids.stretch((n, id), 1)
+        return found[0][2] if found and found[0][:2] == (n, id) else None
 
     def marks(self, n: int, seq: int, limit: int) -> list[tuple[int, int]]:
-        """The places (seq, offset) that stand at or before a record, the nearest first."""
+        """The places (seq, offset) that stand at or before a record, the nearest first. One that is missing
+        costs time, no more."""
         with self._mutex:
-            return self._db.execute(
-                "SELECT seq, offset FROM marks WHERE n = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
+            found = self._db.execute(
+                "SELECT n, seq, offset, sum FROM marks WHERE n = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
                 (n, seq, limit),
             ).fetchall()
+        places = [
+            mark[1:3] for mark in found if mark[0] == n and mark[1] <= seq and _sum(mark[:3]) == mark[3]
+        ]
+        if len(places) < len(found) or places != sorted(places, reverse=True):
+            raise Ruined("a place is not what was written")
+        return places
 
     # -- lists
 
     def heads(self, query: Query) -> list[Head]:
         """As `views.head.matches` and `rank` have it."""
-        return list(self._select(query))
+        if query.limit is None:  # nobody else is to wait for all of it; what moves meanwhile may come twice
+            return list({head.id: head for head in self._found(query)}.values())
+        with self._moment():
+            return list(islice(self._found(query), query.limit))
 
     def count(self, query: Query) -> int:
-        where, values, _ = self._where(query)
-        if query.labels or query.meta:
-            return sum(1 for _ in self._select(query))
-        with self._mutex:
-            found = self._db.execute(f"SELECT count(*) FROM sessions WHERE {where}", values).fetchone()
-        return int(found[0])
+        """How many match, whatever the limit."""
+        if query == Query(anywhere=True, empty=True, prefix=query.prefix, limit=query.limit, now=query.now):
+            return sum(1 for _ in self._alike(query.prefix or "", heads=False))
+        return sum(1 for _ in self._found(replace(query, limit=None, place=None)))
 
-    def _where(self, query: Query) -> tuple[str, list[object], str]:
-        clauses: list[str] = ["head IS NOT NULL"]
-        values: list[object] = []
-
-        def demand(clause: str, *given: object) -> None:
-            clauses.append(clause)
-            values.extend(given)
-
-        if not query.anywhere:
-            demand("archived = ?", int(query.archived))
-            if query.parent is None:
-                demand("below = ''")
-            if not query.empty:
-                demand("input = 1")
+    def _found(self, query: Query) -> Iterator[Head]:
+        """The heads that match, in order."""
+        if query.prefix is not None and self._few(_ALL, (0, query.prefix), (0, query.prefix + "\U0010ffff")):
+            return self._sorted((_head(id, row) for _, id, row in self._alike(query.prefix)), query)
         if query.parent is not None:
-            demand("parent = ? AND parent <> ''", query.parent)
-        for field in ("agent", "model", "workspace", "status"):
-            wanted = getattr(query, field)
-            if wanted is not None:
-                demand(f"{field} = ?", wanted)
-        if query.pinned is not None:
-            demand("pinned = ?", int(query.pinned))
-        if query.prefix is not None:
-            demand("id >= ? AND substr(id, 1, ?) = ?", query.prefix, len(query.prefix), query.prefix)
-        if query.since is not None:
-            demand("rank <= ?", -microseconds(query.since))
-        if query.until is not None:
-            demand("rank > ?", -microseconds(query.until))
-        latest = -microseconds(query.now) - 86_400_000_000
-        place = "born" if query.order == "created" else "rank"
-        with self._mutex:
-            ahead = self._db.execute(
-                f"SELECT 1 FROM sessions WHERE {place} < ? LIMIT 1", (latest,)
-            ).fetchone()
-        if ahead is not None:
-            born = f"CASE WHEN born < {latest} THEN 0 ELSE born END"
-            place = born if place == "born" else f"CASE WHEN rank < {latest} THEN {born} ELSE rank END"
+            return self._sorted(self._on([_list("parent", query.parent)]), query)
+        scopes = _scopes(query)
+        choices = [[_list(scope, *told) for scope in scopes] for told in _told(query)]
+        created = query.order == "created"
+        if created or len(choices) > 1:
+            few = next((lists for lists in choices if all(map(self._few, lists))), None)
+            if few is not None:
+                return self._sorted(self._on(few), query)
+        lists = choices[0] if choices and not created else [_list(scope, query.order) for scope in scopes]
+        ways = [self._in_order(list, query) for list in lists]
+        return (head for *_, head in merge(*ways, key=itemgetter(0, 1)))
+
+    def _sorted(self, heads: Iterable[Head], query: Query) -> Iterator[Head]:
+        """The heads that match, in order, where they do not come so."""
+        return (head for *_, head in _ordered(heads, query))
+
+    def _in_order(self, list: int, query: Query) -> Iterator[tuple[int, str, Head]]:
+        """The heads on a list that match, each behind its place. Those that lie ahead of now stand elsewhere
+        than the list has them; there are few."""
+        latest = -microseconds(query.now) - _DAY
+        begin, end = (latest, ""), None
         if query.place is not None:
-            demand(f"({place}, id) > (?, ?)", *query.place)
-        return " AND ".join(clauses), values, place
+            begin = max(begin, (query.place[0], _next(query.place[1])))
+        if query.order == "activity":
+            end = None if query.since is None else -microseconds(query.since)
+            if query.until is not None:
+                begin = max(begin, (-microseconds(query.until) + 1, ""))
+        ahead = takewhile(lambda entry: entry[0] < latest, self._entries(list, step=1))
+        odd = _ordered((_head(id, row) for _, id, row in ahead), query)
+        step = _MANY if query.limit is None else min(query.limit, _MANY)
+        heads = ((at, _head(id, row)) for at, id, row in self._entries(list, begin, end=end, step=step))
+        even = ((at, head.id, head) for at, head in heads if matches(head, query))
+        return merge(odd, even, key=itemgetter(0, 1)) if odd else even
 
-    def _select(self, query: Query) -> Iterator[Head]:
-        where, values, place = self._where(query)
-        picky = bool(query.labels or query.meta)
-        limit = "" if picky or query.limit is None else f" LIMIT {query.limit:d}"
-        left = query.limit
-        if left == 0:
-            return
-        at: tuple[object, ...] = ()
-        columns = ", ".join(_COVERED)
+    def _on(self, lists: Iterable[int]) -> Iterator[Head]:
+        return (_head(id, row) for list in lists for _, id, row in self._entries(list))
+
+    def _alike(self, prefix: str, *, heads: bool = True) -> Iterator[tuple[int, str, Sequence[Any]]]:
+        """The sessions whose ids begin so, by their ids."""
+        entries = self._entries(_ALL, (0, prefix), heads=heads)
+        return takewhile(lambda entry: entry[1].startswith(prefix), entries)
+
+    def _entries(
+        self,
+        list: int,
+        begin: tuple[int, str] = _FIRST,
+        *,
+        end: int | None = None,
+        step: int = 8,
+        heads: bool = True,
+    ) -> Iterator[tuple[int, str, Sequence[Any]]]:
+        """What stands on a list from one place to another: rank, id, and with `heads` the session's row. A
+        bounded part at a time; the first of them are small, as most lists are."""
+        at = (list, *begin)
         while True:
-            # a bounded part at a time, so that no reader stands in the way of a writer for long
-            more = f" AND ({place}, id) > (?, ?)" if at else ""
-            step = limit if not picky and query.limit is not None else " LIMIT 500"
             with self._mutex:
-                rows = self._db.execute(
-                    f"SELECT {place}, sum, {columns} FROM sessions WHERE {where}{more} "
-                    f"ORDER BY {place}, id{step}",
-                    (*values, *at),
-                ).fetchall()
-            for found in rows:
-                _verify(found[1], found[2:])
-                head = load(found[2 + _COVERED.index("head")])
-                if not picky or matches_tags(head, query):
-                    yield head
-                    if left is not None:
-                        left -= 1
-                        if left == 0:
-                            return
-            if step == limit or len(rows) < 500:
+                found = self._places.stretch(at, step, beside=heads)
+            for here, place, id, _, _, *row in found:
+                if here != list or (end is not None and place > end):
+                    return
+                yield place, id, row
+            if len(found) < step:
                 return
-            at = (rows[-1][0], rows[-1][2])
+            at = (list, place, _next(id))
+            step = min(8 * step, _MANY)
+
+    def _few(self, list: int, begin: tuple[int, str] = _FIRST, end: tuple[int, str] | None = None) -> bool:
+        """Whether so few stand on a list that they can be sorted. It only settles which way is taken."""
+        with self._mutex:
+            found = self._db.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM places WHERE (list, rank, id) >= (?, ?, ?) "
+                "AND (list, rank, id) < (?, ?, ?) LIMIT ?)",
+                (list, *begin, *((list + 1, *_FIRST) if end is None else (list, *end)), FEW + 1),
+            ).fetchone()
+        return bool(found[0] <= FEW)
 
 
-def _sum(said: Sequence[object]) -> int:
+# -- which lists there are
+
+
+def _places(head: Head | None, open: bool) -> set[tuple[int, int]]:
+    """The lists that a session is on, and where: the one of all, those of its scope (children, or whether it
+    is archived and has user input), and with each of these those of its fields."""
+    found = {(_OPEN, 0)} if open else set()
+    if head is not None:
+        newest, scope = -microseconds(head.updated_at), _scope(head)
+        found |= {(_ALL, 0), (_list(scope, "activity"), newest)}
+        found.add((_list(scope, "created"), -microseconds(head.created_at)))
+        found |= {(_list(scope, *told), newest) for told in _told(head)}
+        if head.parent is not None:
+            found.add((_list("parent", head.parent), newest))
+    return found
+
+
+def _told(what: Head | Query) -> list[tuple[str, str]]:
+    """What a head says, or a query asks for, that there are lists for; mostly the shortest first."""
+    found = [("label", label) for label in what.labels]
+    found += [(name, getattr(what, name)) for name in ("workspace", "agent", "model", "status")]
+    found += [("pinned", "yes")] if what.pinned else []
+    return [told for told in found if told[1]]
+
+
+def _scope(head: Head) -> str:
+    return "part" if below(head) else f"{head.archived:d}{head.has_user_input:d}"
+
+
+def _scopes(query: Query) -> list[str]:
+    """Each session is in one of them."""
+    if query.anywhere:
+        return ["00", "01", "10", "11", "part"]
+    return [f"{query.archived:d}{input:d}" for input in ((0, 1) if query.empty else (1,))]
+
+
+def _list(*told: str) -> int:
+    """The number of a list. Where two have the same, whoever reads one meets what does not match."""
+    return crc32(ascii(told).encode())
+
+
+def _next(id: str) -> str:
+    """What comes first behind an id."""
+    return id + "\0"
+
+
+# -- rows
+
+
+def _row(id: str, found: Sequence[Any]) -> Row:
+    n, open, touched = _noted(id, found)
+    if found[_HEAD] is None:
+        return Row(n, found[5], found[6], found[7], open, [], None, touched)
+    head = _head(id, found)
+    wrong = [] if found[8] == "[]" else [Damage(**fields) for fields in decode(found[8])]
+    return Row(n, found[5], found[6], found[7], open, wrong, head, touched)
+
+
+def _head(id: str, found: Sequence[Any]) -> Head:
+    if found[1] != id or _sum((*found[:2], *found[5:_SUM])) != found[_SUM]:
+        raise Ruined("a row is not what was written")
+    return load(found[_HEAD])
+
+
+def _noted(id: str, found: Sequence[Any]) -> tuple[int, bool, float]:
+    """The number of a row, whether it is open, and when it was touched."""
+    if found[1] != id or _sum(found[:4]) != found[4]:
+        raise Ruined("a row is not what was written")
+    return found[0], bool(found[2]), found[3]
+
+
+def _sum(said: Sequence[Any]) -> int:
     return crc32(encode(said))
 
 
-def _verify(total: int, said: Sequence[object]) -> None:
-    """Raises what SQLite raises where a row is not what was written."""
-    if _sum(said) != total:
-        raise Ruined("a row is not what was written")
-
-
-class Ruined(sqlite3.DatabaseError):
-    """The database is one, but what is in it is not what was written."""
+def _ordered(heads: Iterable[Head], query: Query) -> list[tuple[int, str, Head]]:
+    """The heads that match, each behind its place, in order."""
+    found = [(rank(head, query), head.id, head) for head in heads if matches(head, query)]
+    found.sort(key=itemgetter(0, 1))
+    return found if query.place is None else [entry for entry in found if entry[:2] > query.place]

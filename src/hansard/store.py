@@ -403,6 +403,11 @@ class Store:
         folder = None if workspace is None else self.workspace(workspace)
         if not all(encodes(text) for text in (agent, model, folder, status) if text is not None):
             return Page()  # no session has such a text
+        now = self._now()
+        place = None
+        if after is not None:
+            place, begun = _place(after, order)
+            now = max(begun, now - timedelta(days=1))  # what lies ahead of now is settled by the first page
         query = Query(
             agent=agent,
             model=model,
@@ -418,13 +423,13 @@ class Store:
             empty=empty,
             order=order,
             limit=None if limit is None else min(limit, _MOST) + 1,
-            place=None if after is None else _place(after, order),
-            now=self._now(),
+            place=place,
+            now=now,
         )
         page = Page(self._engine.heads(query) if limit != 0 else ())
         if limit is not None and len(page) > limit:
             del page[limit:]
-            page.next = _cursor(order, rank(page[-1], query), page[-1].id)
+            page.next = _cursor(order, rank(page[-1], query), page[-1].id, now)
         return page
 
     def delete(self, ref: Ref) -> bool:
@@ -1010,18 +1015,20 @@ def _given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _cursor(order: str, place: int, id: str) -> str:
-    return urlsafe_b64encode(encode([order, place, id])).decode().rstrip("=")
+def _cursor(order: str, place: int, id: str, now: datetime) -> str:
+    return urlsafe_b64encode(encode([order, place, id, now])).decode().rstrip("=")
 
 
-def _place(cursor: str, order: str) -> tuple[int, str]:
+def _place(cursor: str, order: str) -> tuple[tuple[int, str], datetime]:
+    """Where the page before ended, and what was now for the first page."""
     try:
-        asked, place, id = decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        asked, place, id, now = decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if asked != order or type(place) is not int or abs(place) >= 2**63 or type(id) is not str:
             raise ValueError
-    except (ValueError, TypeError):
+        begun = utc(datetime.fromisoformat(now))
+    except (ValueError, TypeError, RecursionError, OverflowError):
         raise ValueError(f"after={cursor!r} is no cursor of this list; take it from page.next") from None
-    return place, id
+    return (place, id), begun
 
 
 # -- opening ----------------------------------------------------------------------------------------

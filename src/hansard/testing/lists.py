@@ -213,6 +213,29 @@ def test_pages_neither_repeat_nor_skip_while_sessions_are_added(world: World, or
 
 
 @pytest.mark.rule("L1")
+@pytest.mark.parametrize("passes", [timedelta(hours=2), timedelta(days=3)])
+def test_a_session_that_was_ahead_of_now_stays_where_the_first_page_has_it(
+    world: World, passes: timedelta
+) -> None:
+    """Its activity lies more than a day ahead when the first page is read, and less at the second."""
+    clock = Clock()
+    store = world.store(clock=clock)
+    for id in ("oldest", "ahead", "newer", "newest"):
+        _session(store, id)
+    clock.now = NOON + timedelta(days=1, hours=1)
+    store.append("ahead", user("by a clock that is ahead"))
+    clock.now = NOON + timedelta(minutes=1)
+    page = store.list(limit=2)
+    assert [head.id for head in page] == ["newest", "newer"]
+    clock.now += min(passes, timedelta(hours=23))
+    page = store.list(limit=1, after=page.next)
+    assert [head.id for head in page] == ["ahead"]
+    clock.now = NOON + timedelta(minutes=1) + passes
+    store.append("newer", user("of another day"))  # which is no place further down
+    assert _ids(store, after=page.next) == ["oldest"]
+
+
+@pytest.mark.rule("L1")
 def test_pages_go_on_where_the_last_session_of_a_page_was_deleted(world: World) -> None:
     store = world.store(clock=Clock())
     for n in range(6):
@@ -223,7 +246,7 @@ def test_pages_go_on_where_the_last_session_of_a_page_was_deleted(world: World) 
 
 
 @pytest.mark.rule("L1")
-@pytest.mark.parametrize("cursor", ["", "x", "????", "W10", "\0", "é"])
+@pytest.mark.parametrize("cursor", ["", "x", "????", "W10", "\0", "é", "WyJhY3Rpdml0eSIsMSwiYSJd"])
 def test_a_cursor_that_is_none_is_refused(world: World, cursor: str) -> None:
     with pytest.raises(ValueError):
         world.store().list(after=cursor)

@@ -222,7 +222,11 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         return [_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
-        return _plain(dump(value, mode="json", exclude_unset=True), path, depth)
+        given = dump(value, mode="json", exclude_unset=True)
+        if given is not None and not isinstance(given, str | int | float | dict | list | tuple):
+            told = f"{type(value).__name__}, whose model_dump() gives {type(given).__name__}"
+            raise InvalidPayload(path, told)
+        return _plain(given, path, depth)
     raise InvalidPayload(path, type(value).__name__)
 
 

@@ -159,6 +159,13 @@ class Model:
         return value.isoformat() if isinstance(value, datetime) else value
 
 
+class Endless(Model):
+    """A model that gives itself."""
+
+    def model_dump(self, *, mode: str = "python", exclude_unset: bool = False) -> Any:
+        return self
+
+
 ALIKE: dict[str, tuple[Any, Any]] = {
     "tuple": ((1, (2, ())), [1, [2, []]]),
     "tuple inside": ({"a": ({"b": ("c",)},)}, {"a": [{"b": ["c"]}]}),
@@ -265,6 +272,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "$" + "[0]" * 100,
         "100 levels",
     ),
+    "a model that gives itself": ({"a": Endless()}, "$.a", "Endless"),
     "20000 lists": (_nested(20_000, lambda value: [value]), "$" + "[0]" * 100, "100 levels"),
     "a list within itself": (_cyclic(), "$" + "[0]" * 100, "100 levels"),
 }

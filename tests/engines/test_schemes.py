@@ -112,6 +112,27 @@ def test_a_scheme_of_ours_cannot_be_hidden(install: Install, tmp_path: Path) -> 
         assert isinstance(store._engine, Memory)
 
 
+@pytest.mark.parametrize("start", ["file:", "file://", "file://localhost", "file://LOCALHOST/"])
+def test_a_file_url_may_name_this_host(tmp_path: Path, start: str) -> None:
+    with hansard.open(f"{start}{tmp_path}/a%20store?network=yes") as store:
+        store.append("s", {"role": "user", "content": "Hello"}, create=True)
+        assert store.url == f"file:{tmp_path}/a%20store"
+    assert (tmp_path / "a store" / "hansard.json").exists()
+
+
+@pytest.mark.parametrize("url", ["file://server/srv/agents", "file://srv", "file://127.0.0.1/srv"])
+def test_a_folder_on_another_host_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="lies on a host"):
+        hansard.open(url)
+
+
+def test_a_path_that_begins_with_two_slashes_names_no_host(tmp_path: Path) -> None:
+    with hansard.open(f"/{tmp_path}/store") as store:
+        store.append("s", {"role": "user", "content": "Hello"}, create=True)
+    with hansard.open(store.url, create=False) as again:
+        assert [head.id for head in again.list()] == ["s"]
+
+
 def test_a_scheme_that_nobody_has_is_refused_and_all_that_there_are_are_named(install: Install) -> None:
     install("acme", "acme_fine", MEMORY)
     _refused("nothing:here", "nothing:", "file:", "memory:", "acme:", "acme-acme_fine 2.5")

@@ -1288,7 +1288,8 @@ def _replaced(session: str) -> SessionNotFound:
 
 
 def _quoted(path: str) -> str:
-    """A path as a URL has it."""
+    """A path as a URL has it. What two slashes begin would be a host there."""
+    path = "/" + path.lstrip("/")
     if path.isascii() and path.replace("/", "").replace("-", "").replace("_", "").replace(".", "").isalnum():
         return path  # the usual case costs no import
     from urllib.parse import quote

@@ -45,6 +45,8 @@ def split(url: str) -> Url:
     Url(scheme='shelf', rest='/srv/my agents', options={'network': 'yes'})
     >>> split("/srv/what?")
     Url(scheme='file', rest='/srv/what?', options={})
+    >>> split("file://localhost/srv/agents")
+    Url(scheme='file', rest='/srv/agents', options={})
     """
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme.isascii() or not scheme.replace("+", "").isalnum() or len(scheme) < 2:
@@ -52,7 +54,21 @@ def split(url: str) -> Url:
     from urllib.parse import parse_qsl, unquote
 
     rest, _, query = rest.partition("?")
-    return Url(scheme, unquote(rest), dict(parse_qsl(query, keep_blank_values=True)))
+    rest = unquote(_here(rest) if scheme == "file" else rest)
+    return Url(scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
+
+
+def _here(rest: str) -> str:
+    """The path in what follows `file:`, which may name a host, if only this one."""
+    if not rest.startswith("//"):
+        return rest
+    host, _, path = rest[2:].partition("/")
+    if host.lower() not in ("", "localhost"):
+        raise ValueError(
+            f"file:{rest} lies on a host called {host!r}; a folder is opened where it is: write "
+            f"file:/{host}/{path} if that was meant for a path"
+        )
+    return "/" + path.lstrip("/") if path else ""
 
 
 def engine(url: str, *, readonly: bool = False, create: bool = True) -> Engine:

@@ -8,6 +8,8 @@ import platform
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 import hansard
 
 
@@ -65,6 +67,45 @@ def test_what_is_not_ours_is_named_and_left(begin, run, tmp_path):
     assert "2 things that are not ours" in done.stdout
     assert "no␛te.txt" in done.stdout
     assert done.stdout.count("→ move it elsewhere") == 1
+
+
+def test_what_is_not_ours_may_have_a_name_that_is_no_text(begin, run, printed, tmp_path):
+    begin("one")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/store/\xff.txt")).write_text("mine")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/store/sessions/\xff.txt")).write_text("mine")
+    places = [finding["place"] for finding in printed("doctor")["findings"]]
+    assert places == [f"{tmp_path}/store/\ufffd.txt", f"{tmp_path}/store/sessions/\ufffd.txt"]
+    for place in places:
+        assert place in run("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"), [("ls", "title"), ("show", "one"), ("", "title"), ("doctor", "1 session looked at")]
+)
+def test_a_store_of_a_newer_version_is_read_and_not_touched(
+    begin, store, run, printed, tmp_path, command, shown
+):
+    begin("one", title="title", id="a")
+    store.close()
+    root = tmp_path / "store" / "hansard.json"
+    root.write_text(root.read_text().replace('"format":1', '"format":2'))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    words = [command, "a"] if command == "show" else [command] if command else []
+    done = run(*words)
+    assert (done.exit_code, shown in done.stdout) == (0, True)
+    assert "was written by a newer version; this is what can be read of it" in done.stderr
+    printed(*words)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_store_of_a_newer_version_is_not_mended(begin, store, run, tmp_path):
+    begin("one")
+    store.close()
+    root = tmp_path / "store" / "hansard.json"
+    root.write_text(root.read_text().replace('"format":1', '"format":2'))
+    done = run("doctor", "--repair")
+    assert done.exit_code == 1
+    assert "was written in format 2" in done.stderr
 
 
 def test_it_changes_no_log(begin, run, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,18 @@ def test_it_fits_a_narrow_terminal(begin, run, options):
     text = run("show", id, *options, env={"COLUMNS": "40"}).stdout
     assert max(map(cell_len, text.splitlines())) <= 40
     assert "broken between its words." in " ".join(text.split())
+
+
+def test_a_line_of_a_megabyte_is_broken_in_one_go(begin, run):
+    """What is done for each piece of it must not go through the rest of it."""
+    texts = ("é ü" * 250_000, "日本" * 100_000, "  indented é " * 70_000)
+    for text in texts:
+        started = time.process_time()
+        lines = run("show", begin(text), env={"COLUMNS": "80"}).stdout.splitlines()
+        assert time.process_time() - started < 10
+        said = lines[lines.index("user") + 1 :]
+        assert max(map(cell_len, said)) <= 80
+        assert "".join("".join(said).split()) == "".join(text.split())
 
 
 def test_in_a_pipe_lines_are_not_broken(begin, run):

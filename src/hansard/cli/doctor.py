@@ -56,7 +56,7 @@ def doctor(asked: Asked, repair: bool) -> None:
     Nothing is changed without --repair. With it, what can be read of a damaged log becomes a sound one, what
     a crash left is taken away, and everything that is replaced is kept under aside/.
     """
-    with open_store(asked) as store:
+    with open_store(asked, reading=not repair) as store:
         progress = _Progress()
         try:
             report = store.doctor(repair, told=progress)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from hansard.errors import HansardError, NotAStore
+from hansard.cli import streams
+from hansard.errors import HansardError, NewerFormat, NotAStore
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -65,12 +66,22 @@ class Count(click.IntRange):
         return min(super().convert(value, param, ctx), sys.maxsize - 1)
 
 
-def open_store(asked: Asked, *, create: bool = False) -> Store:
-    """The store that was asked for; it is begun only with `create`."""
+def open_store(asked: Asked, *, create: bool = False, reading: bool = False) -> Store:
+    """The store that was asked for; it is begun only with `create`. Who is only `reading` also gets one of a
+    newer version, as far as this one understands it."""
+    from hansard.cli.screen import safe
     from hansard.store import STORE, open
 
     try:
-        return open(asked.store, create=create)
+        try:
+            return open(asked.store, create=create)
+        except NewerFormat:
+            if not reading:
+                raise
+            store = open(asked.store, readonly=True)
+            told = f"{safe(place(asked))} was written by a newer version; this is what can be read of it"
+            streams.told(click.style("hansard: ", fg="yellow") + told)
+            return store
     except HansardError:
         raise
     except ValueError as error:
@@ -81,7 +92,7 @@ def open_store(asked: Asked, *, create: bool = False) -> Store:
 def open_if_there(asked: Asked) -> AbstractContextManager[Store | None]:
     """The store, or None where nobody has begun one yet; a store that was named must be there."""
     try:
-        return open_store(asked)
+        return open_store(asked, reading=True)
     except NotAStore as error:
         if asked.store is not None or not error.missing:
             raise

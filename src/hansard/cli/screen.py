@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hansard.records import encode
+from hansard.records import encode, encodes
 from hansard.views.words import line as line
 from hansard.views.words import plural as plural
 from hansard.views.words import safe as safe
@@ -123,30 +123,39 @@ def wrap(text: str, room: int | None) -> Iterator[str]:
         rest = whole.rstrip()
         if room is None or cells(rest) <= room:
             yield rest
-            continue
-        indent = rest[: min(len(rest) - len(rest.lstrip()), room // 2)]
-        while cells(rest) > room:
-            taken = _prefix(rest, room)
-            space = taken.rfind(" ", len(indent))
-            stop = len(taken) if rest[len(taken) : len(taken) + 1] == " " or space <= 0 else space
-            if not rest[:stop].strip():
-                stop = len(taken)
-            yield rest[:stop].rstrip()
-            rest = indent + rest[stop:].lstrip()
-        yield rest
+        else:
+            yield from _broken(rest, room)
 
 
-def _prefix(text: str, room: int) -> str:
+def _broken(text: str, room: int) -> Iterator[str]:
+    """The pieces of a line that is too long. One line may be megabytes: it is gone through once."""
+    indent = text[: min(len(text) - len(text.lstrip()), room // 2)]
+    if cells(indent) > room // 2:
+        indent = ""
+    start, before, left = 0, "", room
+    while (stop := _stop(text, start, left)) < len(text):
+        if text[stop] != " ":
+            space = text.rfind(" ", max(start, len(indent)), stop)
+            if space > start and text[start:space].strip():
+                stop = space
+        yield (before + text[start:stop]).rstrip()
+        start, before, left = stop, indent, room - cells(indent)
+        while start < len(text) and text[start].isspace():
+            start += 1
+    yield before + text[start:]
+
+
+def _stop(text: str, start: int, room: int) -> int:
+    """The first place behind `start` that has no room any more; one character always has."""
     if text.isascii():
-        return text[:room]
+        return min(start + room, len(text))
     from rich.cells import get_character_cell_size
 
-    used = 0
-    for place, character in enumerate(text):
-        used += get_character_cell_size(character)
-        if used > room and place:
-            return text[:place]
-    return text
+    for stop in range(start, len(text)):
+        room -= get_character_cell_size(text[stop])
+        if room < 0 and stop > start:
+            return stop
+    return len(text)
 
 
 @dataclass
@@ -229,7 +238,21 @@ def paint(text: str, style: str) -> str:
 
 def json_text(value: Any) -> str:
     """A value as JSON of one line, in which nothing is left that a terminal would interpret."""
-    return _NOT_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", encode(value).decode())
+    try:
+        raw = encode(value)
+    except UnicodeEncodeError:
+        raw = encode(_encodable(value))
+    return _NOT_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", raw.decode())
+
+
+def _encodable(value: Any) -> Any:
+    """A value whose texts JSON can have. The name of a file may have bytes that are not UTF-8; they are shown
+    as everywhere here."""
+    if isinstance(value, str):
+        return value if encodes(value) else safe(value)
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def print_json(value: Any) -> None:

@@ -54,7 +54,7 @@ def show(asked: Asked, *, ref: str, id: str | None, everything: bool, limit: int
     """
     if id is not None and ref:
         raise click.UsageError("give a REF or an --id, not both")
-    with open_store(asked) as store:
+    with open_store(asked, reading=True) as store:
         view = store.read(_meant(store, ref) if id is None else id)
         if asked.json:
             _print_json(view, everything, limit)

@@ -31,7 +31,8 @@ class CatalogFile:
     """`catalog.db` and what stands beside it: `catalog.lock`, held shared by all who have the catalog open,
     and `catalog.check`, left by a writer who could not tell it that a log grows."""
 
-    def __init__(self, disk: Disk, root: str, *, readonly: bool) -> None:
+    def __init__(self, disk: Disk, root: str, *, readonly: bool, newer: bool = False) -> None:
+        """The catalog of a `newer` version is left to it."""
         self._disk = disk
         self._root = root
         self._readonly = readonly
@@ -44,7 +45,8 @@ class CatalogFile:
         self._flag: bytes | None = None  # what stood in catalog.check when a comparison began
         self._users: set[int] = set()  # threads that are at it
         self.generation = 0  # changes with every catalog: what was known of an older one is void
-        self.in_memory = False
+        self.newer = newer
+        self.in_memory = newer
         self.trusted = False
         disk.rest_in_forks(self._rest)
 
@@ -155,7 +157,7 @@ class CatalogFile:
         with self._mutex:
             if self._closed or self._disk.inherited:
                 raise Closed(f"the store in {self._root} is closed")
-            path = self._disk.database(self._path("catalog.db"))
+            path = IN_MEMORY if self.newer else self._disk.database(self._path("catalog.db"))
             if self._catalog is not None:
                 if path == IN_MEMORY or (self.in_memory and time.monotonic() < self._again):
                     return self._catalog

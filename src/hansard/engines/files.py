@@ -101,14 +101,15 @@ class Files:
         self._namespaces: dict[str, Files] = {}
         self._uses = count()
         with self._told(self.root):
-            self._open_root(create=create, network=network)
-        self.catalog = CatalogFile(self.disk, self.root, readonly=readonly)
+            version = self._open_root(create=create, network=network)
+        self.catalog = CatalogFile(self.disk, self.root, readonly=readonly, newer=version > FORMAT)
         self._leases = Leases(self.disk, self.path("locks"), readonly=readonly)
         self._watcher = Watcher(self.disk, self.path("sessions"), self.session_of)
 
     # -- the root
 
-    def _open_root(self, *, create: bool, network: bool) -> None:
+    def _open_root(self, *, create: bool, network: bool) -> int:
+        """Sees that there is a store, and gives the version of its format."""
         kind = self.disk.network(self.root)
         if kind is not None and not network:
             raise Unsupported(
@@ -152,6 +153,7 @@ class Files:
                 f"{self.root} was written in format {version}; this version of hansard writes {FORMAT}. "
                 "Install a newer version, or open it with readonly=True"
             )
+        return version
 
     def _half_begun(self, names: list[str]) -> bool:
         """Whether a process died while it began a store here: our folders, and nothing in them."""

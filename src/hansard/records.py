@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -27,6 +27,12 @@ KINDS = frozenset("session meta message history turn block end usage event outpu
 DEEPEST = 100
 """Levels of nesting that a payload may have."""
 
+Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+"""The number of a record, exact in every language. What says to be another one is damaged."""
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time of which it is known when that was."""
+
 _SEAL = 18  # the length of `,"sum":"01234567"}`
 _EXTRA = "*extra"  # never written; what a line has beyond the members below is gathered under it
 
@@ -41,13 +47,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model: str | None = None
     usage: Any = None
     shape: str | None = None
-    time: datetime | None = None
+    time: Instant | None = None
     blobs: tuple[str, ...] = ()
     origin: tuple[str, int] | None = None
     box: str | None = None
     batch: tuple[int, int] | None = None
-    at: datetime
-    seq: int
+    at: Instant
+    seq: Number
     sum: str | None = None
     extra: dict[str, Any] = {}
 
@@ -398,6 +404,7 @@ class Scan:
         self._open: list[Record] = []  # a batch of which more is to come
         self._open_at = offset
         self._held: _Held | None = None  # a line that the next one has to vouch for
+        self._behind: list[tuple[int, bytes, int | None, str]] = []  # illegible lines behind that one
         self._suspect: list[Damage] = []  # damage, if good records follow; else part of the torn tail
 
     def feed(self, data: bytes) -> list[Record]:
@@ -470,7 +477,7 @@ class Scan:
         for record in records:
             seq += 1
             if record.seq != seq:
-                if record.seq < seq or not _fills(record, seq):
+                if record.seq < seq or record.batch is not None or not _fills(record, seq):
                     return None
                 seq = record.seq
             elif record.kind[:1] == "!":
@@ -522,16 +529,13 @@ class Scan:
             return
         at, self._at = self._at, self._at + len(line)
         if claimed is None or record is None:
-            if self._held is not None:
-                self._vouch(self._held, found)
-            self._note("illegible", at, line, "no record can be read" if line.strip() else "a blank line")
-            self._doubt = True
-            if claimed is not None:
-                self._seeds = [_state(claimed)]
+            self._illegible(at, line, claimed, "no record can be read" if line.strip() else "a blank line")
             return
         front = memoryview(text)[: -_SEAL - 1]
         if self._held is not None:
-            if crc32(front, self._held.state) == claimed and record.seq > self._held.record.seq:
+            # behind something illegible a greater seq is all that a line can say for the one before
+            goes_on = bool(self._behind) or crc32(front, self._held.state) == claimed
+            if goes_on and record.seq > self._held.record.seq:
                 self._vouch(self._held, found)
             else:
                 self._refuse(self._held)
@@ -563,12 +567,27 @@ class Scan:
                 return True
         hole = line.rfind(b"\0") + 1
         if hole and _parsed(line[hole:]) is not None:
-            self._note("illegible", self._at, line[:hole], "bytes that never reached the disk")
-            self._doubt = True
+            self._illegible(self._at, line[:hole], None, "bytes that never reached the disk")
             self._at += hole
             self._line(line[hole:], found)
             return True
         return False
+
+    def _illegible(self, at: int, line: bytes, claimed: int | None, detail: str) -> None:
+        """What stands behind it cannot be verified, and is taken as it reads."""
+        if self._held is not None:  # the next line that can be read says whether that one belongs here
+            self._behind.append((at, line, claimed, detail))
+            return
+        self._note("illegible", at, line, detail)
+        self._doubt = True
+        if claimed is not None:
+            self._seeds = [_state(claimed)]
+
+    def _go_behind(self) -> None:
+        """Takes in what stands behind a line that was held."""
+        behind, self._behind = self._behind, []
+        for one in behind:
+            self._illegible(*one)
 
     def _vouch(self, held: _Held, found: list[Record]) -> None:
         """Accepts a line that does not go on from the one before it: that must be missing."""
@@ -576,6 +595,7 @@ class Scan:
         record = held.record
         self._note("unverified", held.at, held.line, f"record {record.seq}: what stood before it is missing")
         self._accept(record, held.at, held.at + len(held.line), held.state, found)
+        self._go_behind()
 
     def _refuse(self, held: _Held) -> None:
         """A line that reads, but is not what was written there."""
@@ -586,6 +606,7 @@ class Scan:
         self._doubt = True
         # either its content was altered, or its checksum, or it does not belong here at all
         self._seeds = [held.state, *map(_state, held.sums), *self._seeds[:1]]
+        self._go_behind()
 
     def _accept(self, record: Record, at: int, end: int, state: int, found: list[Record]) -> None:
         expected = None if self._next is None else self._next + 1
@@ -595,7 +616,8 @@ class Scan:
             self._note("gap", at, b"", f"{which} missing")
         self._seeds, self._doubt, self._next = [state], False, record.seq
         batch = record.batch
-        if self._open and batch != self._open[0].batch:
+        begun = self._open[0].seq + len(self._open) if self._open else record.seq
+        if self._open and (batch != self._open[0].batch or record.seq != begun):
             self._broken(at)
         if batch is None or batch[1] <= 1:
             self._give([record], end, state, found)

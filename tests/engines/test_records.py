@@ -364,6 +364,58 @@ def test_a_line_that_lost_its_newline_costs_no_other() -> None:
         assert reader.damage
 
 
+@pytest.mark.rule("C2")
+def test_a_line_with_a_wrong_number_hides_nothing_that_comes_after_it() -> None:
+    """Also where the next line, which would tell, cannot be read."""
+    written = small()
+    lines = list(written.lines)
+    lines[1] = lines[1].replace(b'"seq":1', b'"seq":91')
+    lines[2] = b"garbage\n"
+    records, reader = read(b"".join(lines))
+    assert [record.seq for record in records] == [0, *range(3, 10)]
+    assert {"altered", "illegible", "gap"} <= {wrong.kind for wrong in reader.damage}
+
+
+@pytest.mark.rule("W2", "C2")
+def test_a_line_that_has_run_into_the_next_one_does_not_complete_its_batch() -> None:
+    """What is left of the two has the batch of the first and the number of the second."""
+    written = small()
+    lines = list(written.lines)
+    lines[5] = lines[5].partition(b',"seq"')[0] + b',"d":' + lines[6].partition(b'"data":')[2]
+    records, reader = read(b"".join([*lines[:6], *lines[7:]]))
+    assert [record.seq for record in records] == [0, 1, 2, 7, 8, 9]
+    assert "batch" in {wrong.kind for wrong in reader.damage}
+
+
+@pytest.mark.rule("C2")
+def test_a_line_behind_a_missing_one_and_before_an_illegible_one_is_shown() -> None:
+    written = small()
+    records, reader = read(b"".join([*written.lines[:1], written.lines[2], b"garbage\n", *written.lines[6:]]))
+    assert [record.seq for record in records] == [0, 2, 6, 7, 8, 9]
+    assert [wrong.kind for wrong in reader.damage] == ["unverified", "gap", "illegible", "unverified", "gap"]
+    assert [wrong.seq for wrong in reader.damage] == [0, 0, 2, 2, 2]
+
+
+@pytest.mark.rule("C2")
+@pytest.mark.parametrize(
+    ("member", "instead"),
+    [
+        (b'"seq":3', b'"seq":-3'),
+        (b'"seq":3', b'"seq":9007199254740992'),
+        (b'"seq":3', b'"seq":99999999999999999999'),
+        (b"Z\"", b'"'),
+    ],
+)
+def test_a_line_with_a_number_or_a_time_that_no_record_has_is_illegible(member: bytes, instead: bytes) -> None:
+    written = Written(*[[said(f"message {n}")] for n in range(8)])
+    lines = list(written.lines)
+    lines[2] = b"garbage\n"  # the line behind it is taken as it reads
+    lines[3] = lines[3].replace(member, instead)
+    records, reader = read(b"".join(lines))
+    assert [record.seq for record in records] == [0, 1, 4, 5, 6, 7]
+    assert [wrong.kind for wrong in reader.damage][:2] == ["illegible", "illegible"]
+
+
 @given(st.data())
 def test_nothing_that_happens_to_a_log_makes_a_reader_fail_or_invent(data: st.DataObject) -> None:
     written = small()

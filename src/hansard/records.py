@@ -63,10 +63,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.time or self.at
 
 
-class Draft(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Draft(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """A record on its way into a log: its data already JSON, its place not yet known.
 
-    The members stand in the order in which a line has them.
+    The members stand in the order in which a line has them. Beside them it may carry its data as Python values
+    that nobody else has (`own`), so that they need not be read from the JSON again.
     """
 
     kind: str
@@ -171,6 +172,8 @@ def freeze(payload: Any) -> tuple[bytes, Any]:
     """
     try:
         raw = encode(payload)
+        if _is_plain_text(payload):  # as most messages are
+            return raw, payload.copy()
         own = decode(raw)
         # what encodes without loss decodes equal; tuples, objects and mistakes take the long way round
         if own == payload and (raw.count(b"[") + raw.count(b"{") <= DEEPEST or _depth(own) <= DEEPEST):
@@ -186,6 +189,16 @@ def freeze(payload: Any) -> tuple[bytes, Any]:
     if own != plain:  # nothing known gets here; it would be a silent change
         raise InvalidPayload("$", "it does not come back from JSON as it was")
     return raw, own
+
+
+def _is_plain_text(value: Any) -> bool:
+    """Whether it is an object of nothing but texts, which has been encoded and so comes back as it is."""
+    if type(value) is not dict:
+        return False
+    for name, member in value.items():
+        if type(member) is not str or type(name) is not str:
+            return False
+    return True
 
 
 def _depth(value: Any) -> int:
@@ -263,8 +276,14 @@ def seal(body: bytes, state: int) -> tuple[bytes, int]:
 def frame(drafts: Sequence[Draft], seq: int, state: int) -> tuple[bytes, int]:
     """The lines of one write whose first record is `seq`, and the checksum's state after them. The drafts
     know their places then."""
+    if len(drafts) == 1:
+        draft = drafts[0]
+        draft.seq, draft.batch, draft.sum = seq, None, None
+        line, state = seal(encode(draft), state)
+        draft.sum = line[-11:-3].decode()
+        return line, state
     lines = []
-    batch = (seq, len(drafts)) if len(drafts) > 1 else None
+    batch = (seq, len(drafts))
     for draft in drafts:
         draft.seq, draft.batch, draft.sum = seq, batch, None
         line, state = seal(encode(draft), state)
@@ -304,10 +323,11 @@ def redrafted(record: Record) -> Draft:
 
 
 def stored(draft: Draft) -> Record:
-    """The record that a written draft has become."""
+    """The record that a written draft has become. What it carried is the record's now."""
+    carried = draft.__dict__
     return Record(
         kind=draft.kind,
-        data=decode(draft.data),
+        data=carried.pop("own") if "own" in carried else decode(draft.data),
         id=draft.id,
         turn=draft.turn,
         model=draft.model,

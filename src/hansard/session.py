@@ -391,7 +391,8 @@ class Session(View):
     def _check(self) -> None:
         if self._closed:
             raise Closed(f"session {self._head.id!r} is closed; open it again")
-        self._store._check()
+        if self._store._closed:  # whether it was inherited has been seen to by who got the mutex
+            self._store._check()
 
     # -- writing
 
@@ -471,8 +472,8 @@ class Session(View):
             self._check()
             if self._writing:  # only this very thread can get here
                 raise reentered(self._head.id)
-            self._writing = True
             try:
+                self._writing = True
                 return self._written(drafts, expect, durable)
             finally:
                 self._writing = False
@@ -1070,7 +1071,7 @@ def message(
     """The draft of one record that an application writes."""
     if kind != "message" and ("." not in _text(kind, "kind") or kind.startswith("!")):
         raise InvalidPayload("kind", f"{kind!r}; it is 'message', or a kind of your own with a dot in it")
-    for i, digest in enumerate(blobs):
+    for i, digest in enumerate(blobs) if blobs else ():
         if not _digest(_text(digest, f"blobs[{i}]")):
             raise InvalidPayload(f"blobs[{i}]", f"{digest!r}; it is a SHA-256 in 64 hexadecimal digits")
     raw, own = freeze(payload)
@@ -1081,7 +1082,7 @@ def message(
         model = _model_of(own, shape, default_model)
     if model is None and usage is not None:
         model = default_model or None  # whoever reads the record alone knows what was paid for
-    return Draft(
+    draft = Draft(
         kind=kind,
         data=msgspec.Raw(raw),
         id=None if id is None else record_id(id),
@@ -1092,6 +1093,8 @@ def message(
         time=None if time is None else _moment(time),
         blobs=tuple(blobs),
     )
+    draft.__dict__["own"] = own
+    return draft
 
 
 def message_list(

@@ -79,6 +79,8 @@ class Blob(NamedTuple):
 def once(drafts: Sequence[Draft]) -> tuple[list[Draft], list[int]]:
     """The drafts without those that repeat the id of one before, and for each draft given which of them it
     is; `Conflict` where one id is given to two payloads."""
+    if len(drafts) == 1:
+        return list(drafts), [0]
     if all(draft.id is None for draft in drafts):
         return list(drafts), list(range(len(drafts)))
     new: list[Draft] = []

@@ -43,7 +43,7 @@ class CatalogFile:
         self._closed = False
         self._again = 0.0
         self._flag: bytes | None = None  # what stood in catalog.check when a comparison began
-        self._users: set[int] = set()  # threads that are at it
+        self.users: set[int] = set()  # threads that are at it
         self.generation = 0  # changes with every catalog: what was known of an older one is void
         self.newer = newer
         self.in_memory = newer
@@ -71,18 +71,18 @@ class CatalogFile:
     @property
     def busy(self) -> bool:
         """Whether this very thread is at it: a signal handler or a finalizer has come in between."""
-        return threading.get_ident() in self._users
+        return threading.get_ident() in self.users
 
     @contextmanager
     def _at_it(self) -> Iterator[None]:
         thread = threading.get_ident()
-        outer = thread in self._users
+        outer = thread in self.users
         try:
-            self._users.add(thread)
+            self.users.add(thread)
             yield
         finally:
             if not outer:
-                self._users.discard(thread)
+                self.users.discard(thread)
 
     def behind(self) -> bool:
         """Whether rows may say less than their logs without being marked."""

@@ -38,6 +38,8 @@ S_IFMT, S_IFREG = 0o170000, 0o100000  # stat's own functions take longer than th
 TEMPORARY = "~tmp"
 """The end of the name of a file that is about to be renamed; no file key ends so."""
 
+_SHARED, _ALONE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_NB
+
 MANY_FOLDERS = 10_000
 """How many folders a process remembers to have made sure of."""
 
@@ -213,7 +215,7 @@ class Disk:
     def lock(self, fd: int, *, shared: bool = False) -> bool:
         """Takes the lock of an open file, or says at once that somebody else has it."""
         try:
-            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(fd, _SHARED if shared else _ALONE)
         except BlockingIOError:
             return False
         return True

@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from errno import EISDIR, ELOOP, ENOENT, ENXIO
 from itertools import chain, count, islice
@@ -58,6 +58,9 @@ from hansard.views import vacuum
 from hansard.views.head import Head, Query
 
 T = TypeVar("T")
+
+SEALED = 19
+"""Bytes at the end of a line that tell it from any other: its checksum, and what closes it."""
 
 OPEN_FILES = 64
 """Logs that are kept open."""
@@ -192,7 +195,8 @@ class Files:
             raise Closed(f"the store {self.url} is closed")
 
     def _may_write(self) -> None:
-        self._alive()
+        if self._closed or self.disk.inherited:
+            self._alive()
         if self.readonly:
             raise ReadOnlyStore(f"the store {self.url} was opened with readonly=True")
 
@@ -210,7 +214,8 @@ class Files:
 
     def create(self, session: str, drafts: Sequence[Draft], *, lease: Any = None) -> list[Record]:
         self._may_write()
-        with self._naming_blobs(drafts), self._using(session) as log:
+        named = any(draft.blobs for draft in drafts)
+        with self._blobs_locked(shared=True) if named else nullcontext(), self._using(session) as log:
             self.catalog.use(lambda catalog: catalog.mark_open(session), writing=True)
             if lease is not None:
                 lease.marked = True
@@ -432,7 +437,7 @@ class Files:
         self.disk.write(fd, line + rest)
         self.disk.sync(fd)
         log.end = log.floor = log.synced = len(line) + len(rest)
-        log.state, log.seq = state, len(new) - 1
+        log.state, log.seq, log.tail = state, len(new) - 1, (line + rest)[-SEALED:]
         return [stored(new[i]) for i in places]
 
     def append(
@@ -448,7 +453,22 @@ class Files:
         self._may_write()
         if lease is not None and lease.released:
             raise Closed(f"the lease of session {session!r} was given back")
-        with self._naming_blobs(drafts), self._using(session) as log:
+        for draft in drafts:
+            if draft.blobs:
+                with self._blobs_locked(shared=True):  # no sweep has gone past the log and still goes on
+                    return self._append(session, drafts, expect, durable, lease, uid)
+        return self._append(session, drafts, expect, durable, lease, uid)
+
+    def _append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        expect: int | None,
+        durable: bool,
+        lease: FileLease | None,
+        uid: str | None,
+    ) -> list[Record]:
+        with self._using(session) as log:
             self._grab(log, uid)
             new, places = once(drafts)
             found = self._found(log, new)
@@ -461,11 +481,6 @@ class Files:
             elif durable:
                 self._sync(log)
             return [found[i] if i in found else stored(new[i]) for i in places]
-
-    def _naming_blobs(self, drafts: Sequence[Draft]) -> AbstractContextManager[None]:
-        """Where records name blobs: no sweep has gone past their log and still goes on."""
-        named = any(draft.blobs for draft in drafts)
-        return self._blobs_locked(shared=True) if named else nullcontext()
 
     def _write(self, log: Log, drafts: Sequence[Draft], durable: bool) -> None:
         disk, fd, end = self.disk, log.fd, log.end
@@ -482,7 +497,7 @@ class Files:
             except OSError as error:
                 raise self._cut_back(log, log.floor, error, "syncing") from error
             log.floor = log.synced = end + len(data)
-        log.end, log.state = end + len(data), state
+        log.end, log.state, log.tail = end + len(data), state, data[-SEALED:]
         log.seq += len(drafts)
         if log.end - log.saved > REFRESH:
             log.fold(log.end)
@@ -586,16 +601,20 @@ class Files:
             if stat.links:
                 break
             log.detach()
-        if stat.size != log.end or not log.head or not log.agrees(log.end, log.state, log.end):
+        end = log.end
+        if stat.size != end or not log.head or self.disk.read(fd, SEALED, end - SEALED) != log.tail:
             self._catch_up(log, stat.size)
+            log.tail = self.disk.read(fd, SEALED, log.end - SEALED)
 
     def _let_go(self, log: Log, depth: int) -> None:
         """Gives the append lock back, but for those who had it before."""
         if log.depth > depth:
             log.depth = depth
             if not depth and log.fd is not None:
-                with suppress(OSError):
+                try:  # noqa: SIM105  # every append comes here
                     self.disk.unlock(log.fd)
+                except OSError:
+                    pass
 
     def _catch_up(self, log: Log, size: int) -> None:
         """Learns where the log ends, and takes away what a crash left. Under the append lock."""
@@ -668,7 +687,8 @@ class Files:
 
     def _log(self, session: str) -> Log:
         """What is known of a log, kept among those used last."""
-        self._alive()
+        if self._closed or self.disk.inherited:
+            self._alive()
         log = self._logs.get(session)
         if log is None:
             with self._mutex:

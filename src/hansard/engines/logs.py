@@ -50,6 +50,7 @@ class Log:
 
     def forget(self) -> None:
         """Nothing is known any more."""
+        self.tail = b""  # the last bytes before `end`: a length alone is no identity
         self.end = 0  # where a writer goes on: place, checksum, last seq
         self.state = 0
         self.seq = -1

@@ -66,8 +66,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Draft(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """A record on its way into a log: its data already JSON, its place not yet known.
 
-    The members stand in the order in which a line has them. Beside them it may carry its data as Python values
-    that nobody else has (`own`), so that they need not be read from the JSON again.
+    The members stand in the order in which a line has them. Beside them it may carry its data as Python
+    values that nobody else has (`own`), so that they need not be read from the JSON again.
     """
 
     kind: str
@@ -195,7 +195,7 @@ def _is_plain_text(value: Any) -> bool:
     """Whether it is an object of nothing but texts, which has been encoded and so comes back as it is."""
     if type(value) is not dict:
         return False
-    for name, member in value.items():
+    for name, member in value.items():  # noqa: SIM110  # a generator takes three times as long
         if type(member) is not str or type(name) is not str:
             return False
     return True

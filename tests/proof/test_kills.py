@@ -166,13 +166,13 @@ def _live_and_die(
     told: list[Any] = []
     for _ in range(rng.randrange(1, 6)):
         told.append(writer.hear())
-    while "op" not in told[-1]:
+    aimed = rng.random() < 0.5
+    while "op" not in told[-1] or (aimed and duration(told[-1]) < 0.005 and len(told) < 8):
         told.append(writer.hear())
-    if rng.random() < 0.5:
-        time.sleep(rng.uniform(0, duration(told[-1])))
-    else:
+    if aimed:
         await_growth(root, told[-1]["session"], 2 * duration(told[-1]))
-        time.sleep(rng.choice([0, 0, 0.0003]))
+    else:
+        time.sleep(rng.uniform(0, duration(told[-1])))
     writer.kill()
     told += writer.rest()
     met["kills"] += 1

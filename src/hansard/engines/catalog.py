@@ -147,6 +147,12 @@ class Catalog:
             self._db.close()
 
     @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Nobody is at it meanwhile."""
+        with self._mutex:
+            yield
+
+    @contextmanager
     def changing(self) -> Iterator[None]:
         """One transaction: all of it or nothing."""
         with self._mutex:

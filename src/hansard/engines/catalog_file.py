@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -117,16 +117,15 @@ class CatalogFile:
     def _rest(self) -> Callable[[], None]:
         """Before a fork: SQLite knows by process what it has locked, so a child that opened the catalog anew
         would take this process's locks for its own. Whoever asks next opens it again."""
-        self._mutex.acquire()
-        try:
+        with ExitStack() as held:
+            held.enter_context(self._mutex)
             if self._catalog is not None and not self.in_memory and self._lock is not None:
                 self._catalog.close()
                 self._catalog = None
                 self.generation += 1
-        except BaseException:
-            self._mutex.release()
-            raise
-        return self._mutex.release
+            elif self._catalog is not None:  # no thread is inside SQLite meanwhile, and leaves a lock behind
+                held.enter_context(self._catalog.at_rest())
+            return held.pop_all().close
 
     def close(self) -> None:
         with self._mutex:

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,12 +39,14 @@ from hansard.errors import (
 )
 from hansard.ids import file_key
 from hansard.records import Draft, Record, frame, last, scan, seal, state_after
+from hansard.session import Session
 from hansard.store import Store, iterate
 from hansard.testing import World, hear, say
 from hansard.testing.chat import texts, user, users
 from hansard.testing.leases import contend, one_winner, rounds
 from hansard.views import head as heads
 from hansard.views.head import Head
+from tests.engines.trouble import Trouble
 
 
 class Open(Protocol):
@@ -483,6 +485,38 @@ def test_what_was_written_by_somebody_who_had_no_catalog_is_listed_by_all(opened
         session.append(user("leased again"))
         expected["s2"] = (expected["s2"][0] + 1, "leased again")
         assert _listed(before) == _listed(opened()) == expected
+
+
+class Watched(Disk):
+    """A disk on which somebody looks as soon as bytes of a log are there."""
+
+    look_then: Callable[[], object] | None = None
+
+    def put(self, fd: int, data: bytes) -> int:
+        written = super().put(fd, data)
+        if self.look_then is not None and data.startswith(b'{"kind":'):
+            self.look_then()
+        return written
+
+
+@pytest.mark.rule("L1", "C3")
+def test_whoever_lists_while_a_write_is_under_way_has_what_is_there_of_it(opened: Open) -> None:
+    """So a writer that dies just then leaves no list that lacks what it has written."""
+    disk, reader = Watched(), opened()
+    store = opened(disk=disk)
+    assert _listed(reader) == _listed(store) == {}
+    seen: list[dict[str, tuple[int, str]]] = []
+    disk.look_then = lambda: seen.append(_listed(reader))
+    store.append("a", user("1"), create=True)
+    assert seen.pop() == {"a": (1, "1")}
+    for n in ("2", "3"):
+        assert _listed(reader)["a"][1] != n
+        store.append("a", user(n))
+        assert seen.pop() == {"a": (int(n), n)}
+    with store.open("a") as session:
+        for n in ("4", "5"):
+            session.append(user(n))
+            assert seen.pop() == {"a": (int(n), n)}
 
 
 class Rebooted(Disk):
@@ -1077,6 +1111,112 @@ def test_a_lock_file_goes_with_the_lease_and_not_with_a_loser(opened: Open, plac
     assert _locks(place) == []
 
 
+class Overtaken(Disk):
+    """A disk on which something happens once, just before a lock is asked for, something is written or a file
+    is replaced."""
+
+    before_lock: Callable[[], object] | None = None
+    before_writing: Callable[[], object] | None = None
+    before_replacing: Callable[[], object] | None = None
+
+    def lock(self, fd: int, *, shared: bool = False) -> bool:
+        happens, self.before_lock = self.before_lock, None
+        if happens is not None:
+            happens()
+        return super().lock(fd, shared=shared)
+
+    def put(self, fd: int, data: bytes) -> int:
+        happens, self.before_writing = self.before_writing, None
+        if happens is not None:
+            happens()
+        return super().put(fd, data)
+
+    def replace(self, path: str, data: bytes, *, beside: str | None = None) -> None:
+        happens, self.before_replacing = self.before_replacing, None
+        if happens is not None:
+            happens()
+        super().replace(path, data, beside=beside)
+
+
+@pytest.mark.rule("S1", "S2")
+def test_the_lock_of_a_lock_file_that_was_given_back_meanwhile_is_no_lease(opened: Open) -> None:
+    store, other, disk = opened(), opened(), Overtaken()
+    store.append("a", user("x"), create=True)
+    late = opened(disk=disk)
+    late.head("a")
+    session = store.open("a")
+    held: list[Session] = []
+
+    def given_back_and_taken_by_another() -> None:
+        session.close()
+        held.append(other.open("a"))
+
+    disk.before_lock = given_back_and_taken_by_another
+    with pytest.raises(SessionBusy):
+        late.open("a")
+    held[0].append(user("alone"))
+    held[0].close()
+    late.open("a").close()
+
+
+@pytest.mark.rule("W2", "W10")
+@pytest.mark.parametrize("how", ["vacuumed", "deleted"])
+def test_who_waits_for_the_lock_of_a_log_that_is_replaced_meanwhile_does_not_write_to_the_old_one(
+    opened: Open, how: str
+) -> None:
+    store, disk = opened(), Overtaken()
+    with store.create("a") as session:
+        session.extend(users(*"xyz"))
+        session.checkpoint(users("so far"))
+    late = opened(disk=disk)
+    late.append("a", user("1"))
+    if how == "vacuumed":
+        disk.before_lock = lambda: store.vacuum("a", drop_history=True)
+        late.append("a", user("2"))
+        assert _told(store) == _told(late) == ["so far", "1", "2"]
+    else:
+        disk.before_lock = lambda: store.delete("a")
+        with pytest.raises(SessionNotFound):
+            late.append("a", user("2"))
+
+
+@pytest.mark.rule("W1", "W2", "W9")
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not begun"])
+def test_who_writes_to_a_log_waits_for_who_is_about_to_write_there(opened: Open, begun: bool) -> None:
+    store, disk = opened(), Overtaken()
+    late = opened(disk=disk)
+    store.append("a" if begun else "other", user("first"), create=True)
+    late.list()
+    other = threading.Thread(target=lambda: store.append("a", user("theirs"), create=True))
+
+    def meanwhile() -> None:
+        other.start()
+        other.join(0.2)  # it must not come to an end
+
+    disk.before_writing = meanwhile
+    late.append("a", user("mine"), create=True)
+    other.join()
+    assert _told(opened()) == _told(store) == _told(late) == ["first", "mine", "theirs"][not begun :]
+    assert _kinds(store) == []
+
+
+@pytest.mark.rule("W2")
+def test_who_changes_a_state_waits_for_who_is_about_to_write_it(opened: Open) -> None:
+    store, disk = opened(), Overtaken()
+    late = opened(disk=disk)
+    late.state("settings").set("before", True)
+    other = threading.Thread(target=lambda: store.state("settings").set("theirs", 1))
+
+    def meanwhile() -> None:
+        other.start()
+        other.join(0.2)  # it must not come to an end
+
+    disk.before_replacing = meanwhile
+    late.state("settings").set("mine", 2)
+    other.join()
+    assert store.state("settings").all() == {"before": True, "theirs": 1, "mine": 2}
+
+
 @pytest.mark.rule("S5")
 def test_sweeping_takes_away_what_the_dead_left_and_nothing_else(opened: Open, place: Path) -> None:
     store, other = opened(), opened()
@@ -1209,15 +1349,14 @@ def test_a_fold_that_is_interrupted_counts_nothing_twice(
         store.extend("a", users(*"abcdef"), create=True)
     (place / "catalog.db").unlink()
     store = opened()
-    advance, left = heads.advance, iter(range(3))
+    advance = heads.advance_all
 
-    def interrupted(head: Head, record: Record) -> None:
-        advance(head, record)
-        if next(left, None) is None:
-            raise KeyboardInterrupt
+    def interrupted(head: Head, records: Sequence[Record]) -> None:
+        advance(head, records[:3])
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(heads, "advance", interrupted)
+        patched.setattr(heads, "advance_all", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.head("a")
     assert store.head("a").messages == 6
@@ -1415,6 +1554,37 @@ def test_all_locks_may_be_tidied_up_while_nobody_works(opened: Open, place: Path
     with store.open("a") as session:
         session.append(user("b"))
     assert _told(store) == ["a", "b"]
+
+
+@pytest.mark.rule("E3", "W10")
+def test_documents_that_a_deletion_left_do_not_come_back(opened: Open, place: Path) -> None:
+    store = opened()
+    with store.create("a") as session:
+        session.append(user("x"))
+        session.documents.put("screen", b"what is seen")
+    _log(place).unlink()  # and then its process was killed
+    with opened().create("a") as session:
+        session.append(user("another"))
+        assert session.documents.list() == []
+        assert session.documents.get("screen") is None
+    assert _kinds(store) == []
+
+
+@pytest.mark.rule("E4", "C3")
+def test_a_session_whose_child_cannot_be_deleted_stays(opened: Open, place: Path) -> None:
+    disk = Trouble()
+    store = opened(disk=disk)
+    with store.create("a") as session:
+        session.append(user("x"))
+        with session.sub("research") as child:
+            child.append(user("y"))
+            name = child.id
+    disk.refuse("unlink", path=f"{name}.jsonl", times=1)
+    with pytest.raises(StoreUnavailable):
+        store.delete("a")
+    assert [head.id for head in opened().read("a").subs()] == [name]
+    assert store.delete("a")
+    assert list((place / "sessions").iterdir()) == []
 
 
 @pytest.mark.rule("E9", "S5")

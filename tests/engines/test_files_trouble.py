@@ -18,7 +18,15 @@ from msgspec import Raw
 
 from hansard.engines.disk import Disk
 from hansard.engines.files import Files
-from hansard.errors import Closed, HansardError, ReadOnlyStore, SessionNotFound, StoreFull, StoreUnavailable
+from hansard.errors import (
+    Closed,
+    Conflict,
+    HansardError,
+    ReadOnlyStore,
+    SessionNotFound,
+    StoreFull,
+    StoreUnavailable,
+)
 from hansard.records import Draft
 from hansard.session import Session
 from hansard.store import Store
@@ -294,6 +302,23 @@ def test_whoever_knows_the_log_as_it_was_before_a_cut_sees_that_it_was_cut(opene
     assert not opened().doctor()
 
 
+@pytest.mark.rule("W4", "C3")
+def test_whoever_knows_the_log_as_it_was_before_a_cut_writes_on_from_what_is_there(opened: Open) -> None:
+    disk = Trouble()
+    failing, other = opened(disk), opened()
+    failing.append("a", user("safe"), create=True)
+    failing.append("a", user("1111"), durable=False)
+    with pytest.raises(Conflict):  # it has found out where the log ends
+        other.append("a", user("x"), expect=0)
+    disk.refuse("sync", path="a.jsonl", times=1)
+    with pytest.raises(StoreUnavailable):
+        failing.append("a", user("lost"))
+    failing.append("a", user("2222"))  # as long as what was cut
+    other.append("a", user("last"))
+    assert _told(failing) == _told(other) == _told(opened()) == ["safe", "2222", "last"]
+    assert not opened().doctor()
+
+
 @pytest.mark.rule("W2", "W3")
 def test_a_write_of_several_records_costs_one_sync_and_one_that_is_not_durable_none(opened: Open) -> None:
     disk = Trouble()
@@ -325,6 +350,30 @@ def test_close_syncs_what_was_not(opened: Open) -> None:
         session.append(user("2"), durable=False)
         before = disk.times("sync", "a.jsonl")
     assert disk.times("sync", "a.jsonl") == before + 1
+
+
+@pytest.mark.rule("E9", "W3")
+def test_close_syncs_what_others_have_said_too(opened: Open) -> None:
+    disk = Trouble()
+    with opened(disk).create("a") as session:
+        session.append(user("1"))
+        opened().append("a", user("2"), durable=False)
+        before = disk.times("sync", "a.jsonl")
+    assert disk.times("sync", "a.jsonl") == before + 1
+
+
+@pytest.mark.rule("W4", "S2")
+def test_a_failed_sync_takes_back_nothing_that_others_have_said(opened: Open) -> None:
+    disk = Trouble()
+    failing, other = opened(disk), opened()
+    failing.append("a", user("mine"), create=True)
+    other.append("a", user("theirs"))
+    failing.append("a", user("perhaps"), durable=False)
+    disk.refuse("sync", path="a.jsonl", times=1)
+    with pytest.raises(StoreUnavailable):
+        failing.append("a", user("lost"))
+    assert _told(failing) == _told(other) == ["mine", "theirs"]
+    assert not opened().doctor()
 
 
 # -- what cannot be read

@@ -368,10 +368,13 @@ def test_messages_are_not_lost_while_shared_handles_change_the_history(world: Wo
 
 
 @pytest.mark.rule("L3", "W11")
-def test_a_list_has_what_the_holder_writes_after_a_shared_handle_was_closed(world: World) -> None:
+@pytest.mark.parametrize("beside", [False, True], ids=["beside it", "elsewhere"])
+def test_a_list_has_what_the_holder_writes_after_a_shared_handle_was_closed(
+    world: World, beside: bool
+) -> None:
     store = world.store()
     store.list()
-    with store.create("s") as holder:
+    with (world.other() if beside else store).create("s") as holder:
         holder.append(user("a"))
         with store.open("s", exclusive=False) as shared:
             shared.rename("Theirs")

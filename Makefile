@@ -14,13 +14,16 @@ SHELF := tests/distributions/hansard-shelf
 FULL_FLAG := $(if $(filter-out 0,$(FULL)),--full)
 
 .DEFAULT_GOAL := help
-.PHONY: run test check bench docs clean help
+.PHONY: run test mutants check bench docs clean help
 
 run: $(READY) ## a short demonstration in a temporary store
 	@$(BIN)/hansard demo
 
 test: $(READY) ## all tests; FULL=1 for the slow ones too
 	@$(BIN)/python -m pytest -n auto --dist=worksteal $(FULL_FLAG) $(ARGS)
+
+mutants: $(READY) ## break the code on purpose, one way after another; ARGS="-k lease" for some
+	@$(BIN)/python -m tests.proof.mutants $(ARGS)
 
 check: $(READY) ## lint, format, types, layers, and a test for every rule of the contract
 	@$(BIN)/ruff check --quiet

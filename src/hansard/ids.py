@@ -11,6 +11,7 @@ PREFIX = "sess_"
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 _SAFE = re.compile(r"[a-z0-9_-](?:[a-z0-9_.-]{0,118}[a-z0-9_-])?", re.ASCII)
 _LONGEST_KEY = 180
+_HASHED = re.compile(r"[a-z0-9_.=-]{100}=~[0-9a-f]{64}", re.ASCII)
 
 
 def new_id() -> str:
@@ -103,3 +104,8 @@ def id_of(key: str) -> str | None:
     except UnicodeError:
         return None
     return id if id and file_key(id) == key else None
+
+
+def is_hashed(key: str) -> bool:
+    """Whether a file key ends in a hash, so that it does not say what id it stands for."""
+    return _HASHED.fullmatch(key) is not None

@@ -106,6 +106,10 @@ def as_lines(data: bytes) -> list[bytes]:
         max_size=4,
     )
 )
+@example(edits=[(0, "cut"), (1153, "cut")])  # what is left of two lines is no part of a batch
+@example(
+    edits=[(0, "cut"), (144, "flip"), (1155, "cut")]
+)  # behind what cannot be read all is taken as it reads
 @example(edits=[(1371, "flip")])  # the first byte of the last line: its end is as the catalog knows it
 def test_no_damage_keeps_a_log_from_being_repaired_and_no_good_record_is_lost(
     edits: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory
@@ -139,7 +143,7 @@ def test_no_damage_keeps_a_log_from_being_repaired_and_no_good_record_is_lost(
         assert said(store) == before
         assert not of_kind(store.doctor(), "damage", "torn", "catalog")
         store.append("a", user("on"))
-        assert texts(store.read("a").history())[-1] == "on"
+        assert store.read("a").history()[-1] == user("on")
 
 
 @pytest.mark.rule("C4")
@@ -174,6 +178,96 @@ def test_a_torn_tail_is_set_aside_and_a_log_that_never_began_is_taken_away(store
     assert said(store) == before
     assert not log(store, "b").exists()
     assert sorted(path.read_bytes() for path in aside(store)) == [b'{"kind":"mess', b'{"kind":"ses']
+
+
+@pytest.mark.rule("C4", "E3")
+def test_the_documents_of_a_session_whose_log_is_lost_are_set_aside(store: Store) -> None:
+    begin(store)
+    with store.open("a") as session:
+        session.documents.put("screen", b"pixels")
+    log(store).write_bytes(b'{"kind":"ses')
+    store.doctor(repair=True)
+    assert not log(store).exists()
+    torn, documents = sorted(aside(store), key=Path.is_dir)
+    assert torn.read_bytes() == b'{"kind":"ses'
+    assert [path.read_bytes().endswith(b"pixels") for path in documents.iterdir()] == [True]
+
+
+@pytest.mark.rule("C2", "H9")
+def test_a_vacuumed_log_that_lost_its_end_has_a_history_again_with_the_next_change(store: Store) -> None:
+    begin(store)
+    store.vacuum("a", drop_history=True)
+    change(log(store), lambda lines: lines[:2])
+    with pytest.raises(hansard.Conflict):
+        store.read("a").history()  # nobody knows any more what it was
+    with store.open("a") as session:
+        session.checkpoint([user("anew")])
+    store.append("a", user("on"))
+    assert texts(store.read("a").history()) == ["anew", "on"]
+
+
+@pytest.mark.rule("C4")
+def test_what_is_lost_before_a_stretch_that_was_taken_out_ends_where_that_begins(store: Store) -> None:
+    begin(store)
+    store.vacuum("a", drop_history=True)
+    with store.open("a") as session:
+        session.rename("A title")
+        session.append(user("one"))
+        session.append(user("two"))
+        session.checkpoint([user("so far, so good")])
+    store.vacuum("a", drop_history=True)
+    title = next(n for n, line in enumerate(log(store).read_bytes().splitlines()) if b"A title" in line)
+    change(log(store), lambda lines: [*lines[:title], *lines[title + 1 :]])
+    store.doctor(repair=True)
+    taken = [record for record in store.read("a").records() if record.kind == "compacted"]
+    stretches = [range(record.data["first"], record.seq + 1) for record in taken]
+    assert [seq for stretch in stretches for seq in stretch] == sorted({seq for s in stretches for seq in s})
+    assert {finding.kind for finding in store.doctor().findings} == {"aside"}
+
+
+@pytest.mark.rule("C4", "L2")
+def test_a_preview_from_before_what_was_lost_stays(store: Store) -> None:
+    with store.create("a") as session:
+        session.append(user("what is asked"))
+        for n in range(3):
+            session.append({"role": "assistant", "content": f"answer {n}"})
+    change(log(store), DAMAGES["garbage"])
+    store.doctor(repair=True)
+    assert store.head("a").preview == "what is asked"
+    assert {finding.kind for finding in store.doctor().findings} == {"aside"}
+
+
+@pytest.mark.rule("C2", "C3")
+def test_a_session_with_a_long_id_is_known_by_its_catalog_where_its_first_line_is_lost(store: Store) -> None:
+    id = "Ä" * 200
+    begin(store, id)
+    (path,) = log(store).parent.glob("*=~*")
+    change(path, DAMAGES["the first line"])
+    before = said(store, id)
+    assert [head.id for head in store.list()] == [id]
+    assert all(finding.repaired for finding in of_kind(store.doctor(repair=True), "damage"))
+    assert said(store, id) == before
+    assert {finding.kind for finding in store.doctor().findings} == {"aside"}
+
+
+@pytest.mark.rule("C2", "C3")
+def test_a_session_with_a_long_id_that_nobody_knows_is_read_by_whoever_names_it(tmp_path: Path) -> None:
+    id = "Ä" * 200
+    with hansard.open(tmp_path / "store") as store:
+        begin(store, id)
+        (path,) = log(store).parent.glob("*=~*")
+        change(path, DAMAGES["the first line"])
+    for name in ("catalog.db", "catalog.db-wal", "catalog.db-shm"):
+        (tmp_path / "store" / name).unlink(missing_ok=True)
+    with hansard.open(tmp_path / "store") as store:
+        (finding,) = store.doctor().findings
+        assert (finding.kind, finding.place) == ("unreadable", str(path))
+        assert len(said(store, id)) == 10
+        store.append(id, user("on"))
+    with hansard.open(tmp_path / "store") as store:
+        store.doctor(repair=True)
+        assert {finding.kind for finding in store.doctor().findings} == {"aside"}
+        assert len(said(store, id)) == 11
 
 
 @pytest.mark.rule("C4", "W11")

@@ -16,7 +16,7 @@ import msgspec
 from hansard.engines import Finding
 from hansard.engines.disk import TEMPORARY, problem
 from hansard.errors import AlreadyExists, HansardError
-from hansard.ids import file_key, new_id
+from hansard.ids import file_key, is_hashed, new_id
 from hansard.records import FORMAT, Draft, Record, Scan, encode, redrafted, seal
 from hansard.views import head as heads
 
@@ -177,9 +177,13 @@ def _mend(files: Files, session: str, kinds: set[str]) -> None:
     with files._using(session) as log:
         if "unborn" in kinds:
             try:
-                files._take_new(log)  # what is in it is set aside
+                files.take_unborn(log)
             except AlreadyExists:
                 return  # somebody has begun it meanwhile
+            key = file_key(session)
+            documents = files.path("documents", key)
+            if files.disk.look(documents) is not None:
+                _move_aside(files, documents, f"documents.{key}.left")
             files.disk.unlink(log.path)
             files.disk.sync_folder(files.path("sessions"))
             log.detach()
@@ -209,15 +213,18 @@ def _records(log: Log) -> Iterator[Record]:
 
 def _missing(session: str, expected: int, record: Record) -> Iterator[Draft]:
     """What has to stand before a record so that a log without the records from `expected` on is intact."""
-    if record.kind == "compacted" and isinstance(record.data, dict) and record.data.get("first") == expected:
-        return
     if expected == 0 < record.seq:
         data = {"id": session, "uid": new_id()[5:], "format": FORMAT}
         yield Draft(kind="session", data=msgspec.Raw(encode(data)), at=record.at, seq=0)
         expected = 1
-    if expected < record.seq:
-        lost = {"first": expected, "last": record.seq - 1, "lost": True}
-        yield Draft(kind="compacted", data=msgspec.Raw(encode(lost)), at=record.at, seq=record.seq - 1)
+    seq = record.seq  # from here on there is something
+    if record.kind == "compacted" and isinstance(record.data, dict):
+        first = record.data.get("first")
+        if type(first) is int and expected <= first < seq:
+            seq = first
+    if expected < seq:
+        lost = {"first": expected, "last": seq - 1, "lost": True}
+        yield Draft(kind="compacted", data=msgspec.Raw(encode(lost)), at=record.at, seq=seq - 1)
 
 
 def _with_extra(draft: Draft, record: Record) -> bytes:
@@ -281,7 +288,14 @@ def _foreign(files: Files) -> Iterator[Finding]:
             yield _is_foreign(files.path(name), "not ours")
     known = {file_key(session) + ".jsonl" for session in files.sessions()}
     for name in sorted(set(files.disk.names(files.path("sessions"))) - known - PASSED_OVER):
-        if not _is_temporary("sessions", name):
+        if is_hashed(name.removesuffix(".jsonl")):
+            yield Finding(
+                kind="unreadable",
+                place=files.path("sessions", name),
+                detail="nobody knows its session: the id is too long for the name, and no line says it",
+                remedy="nothing else is lost: open it by its id, and repair it then",
+            )
+        elif not _is_temporary("sessions", name):
             yield _is_foreign(files.path("sessions", name), "no log of ours")
 
 

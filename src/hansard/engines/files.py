@@ -37,13 +37,14 @@ from hansard.errors import (
     StoreUnavailable,
     Unsupported,
 )
-from hansard.ids import file_key, id_of, new_id
+from hansard.ids import file_key, id_of, is_hashed, new_id
 from hansard.records import (
     FORMAT,
     TAIL,
     Damage,
     Draft,
     Record,
+    Scan,
     decode,
     encode,
     frame,
@@ -387,7 +388,13 @@ class Files:
         }
 
     def _take_new(self, log: Log) -> int:
-        """Opens a log that nobody has begun, with its append lock held."""
+        """Opens a log that nobody has begun, with its append lock held, and nothing beside it."""
+        fd = self.take_unborn(log)
+        self._drop_documents(log.session)  # a deletion was cut short
+        return fd
+
+    def take_unborn(self, log: Log) -> int:
+        """The same, whatever stands beside it. What is in it is set aside."""
         while True:
             log.detach()
             self.disk.make_folder(self.path("sessions"))
@@ -419,7 +426,6 @@ class Files:
                 log.forget()
             else:
                 raise AlreadyExists(log.session)
-        self._drop_documents(log.session)  # a deletion was cut short
         return fd
 
     def _drop_documents(self, session: str) -> None:
@@ -897,13 +903,12 @@ class Files:
         """The session whose log has this name; None where it is not ours."""
         key = name.removesuffix(".jsonl")
         id = id_of(key)
-        if id is None and "=~" in key:
-            id = self._written_id(self.path("sessions", name))
+        if id is None and is_hashed(key):
+            id = self._written_id(self.path("sessions", name), key) or self._known_id(key)
         return id if id is not None and file_key(id) == key else None
 
-    def _written_id(self, path: str) -> str | None:
-        """The id that a log itself gives, where its name is a hash."""
-        line = b""
+    def _written_id(self, path: str, key: str) -> str | None:
+        """The id that a log itself gives in its first record, where its name is a hash."""
         try:
             fd = self.disk.open(path)
         except OSError as error:
@@ -913,19 +918,31 @@ class Files:
         try:
             if not self.disk.stat(fd).plain:
                 return None
-            while b"\n" not in line:
-                piece = self.disk.read(fd, MARK, len(line))
-                if not piece:
-                    return None
-                line += piece
+            piece = self.disk.read(fd, MARK, 0)
+            with suppress(ValueError, RecursionError):
+                id = _id_in(parse(piece[: piece.find(b"\n") + 1]))
+                if id is not None and file_key(id) == key:
+                    return id
+            reader, at = Scan(), 0  # it may stand behind something illegible
+            while piece:
+                at += len(piece)
+                for record in reader.feed(piece):
+                    return _id_in(record)
+                piece = self.disk.read(fd, MARK, at)
+            for record in reader.finish():
+                return _id_in(record)
+        except NewerFormat:
+            pass
         finally:
             self.disk.close(fd)
-        try:
-            first = parse(line[: line.index(b"\n")])
-        except ValueError:
-            return None
-        id = first.data.get("id") if isinstance(first.data, dict) else None
-        return id if isinstance(id, str) else None
+        return None
+
+    def _known_id(self, key: str) -> str | None:
+        """The id behind a hashed name that the log does not say any more, if it was listed before."""
+        with suppress(HansardError):
+            known = self.catalog.use(lambda catalog: catalog.known())
+            return next((id for id in known if file_key(id) == key), None)
+        return None
 
     # -- deleting
 
@@ -1321,6 +1338,12 @@ def _quoted(path: str) -> str:
 
 def _version(raw: bytes) -> str:
     return f"{crc32(raw):08x}{len(raw)}"
+
+
+def _id_in(record: Record) -> str | None:
+    """The id of the session that begins with this record."""
+    id = record.data.get("id") if record.kind == "session" and isinstance(record.data, dict) else None
+    return id if isinstance(id, str) else None
 
 
 _digest = re.compile("[0-9a-f]{64}").fullmatch

@@ -128,6 +128,7 @@ def advance(head: Head, record: Record) -> None:
                     _unset(head, field)
         case "history" if isinstance(data, dict):
             head.base = advance_base(head.base, record)
+            head.reach = min(head.reach, record.seq)  # one that lost its end comes to them again
             count = data.get("token_count")
             head.token_count = count if isinstance(count, int) else None
             if isinstance(data.get("summary"), str):
@@ -157,8 +158,8 @@ def advance_all(head: Head, records: Iterable[Record]) -> None:
             head.seq, head.written_at = record.seq, record.at
             said = _message(head, record) or said
         else:
-            if record.kind == "compacted":
-                said = ""  # it says itself what the preview is behind it
+            if said and record.kind == "compacted":  # it may say itself what the preview is behind it
+                head.preview, said = cut(said, PREVIEW), ""
             advance(head, record)
     if said:
         head.preview = cut(said, PREVIEW)

@@ -868,8 +868,8 @@ DEFECTS = [
         name="fork that goes beyond its point",
         breaks="A fork shows what was said after the record at which it was taken.",
         file="store.py",
-        old="        for place, payload, record in histories.shown(then.base, point, parent._read):\n",
-        new="        for place, payload, record in histories.shown(then.base, parent.seq, parent._read):\n",
+        old="histories.shown(then.base, point, parent._read)",
+        new="histories.shown(then.base, parent.seq, parent._read)",
         tests=(contract("a_fork_may_begin_after_any_record_on_whatever_branch_it_lies"),),
     ),
     Defect(

@@ -1736,3 +1736,20 @@ def test_a_foreign_file_is_no_leftover(opened: Open, place: Path) -> None:
     found = opened().doctor(repair=True).findings
     assert {finding.kind for finding in found} == {"foreign"}
     assert [path.read_text() for path in foreign] == ["mine"] * 3
+
+
+@pytest.mark.rule("C3")
+@pytest.mark.filterwarnings("error")
+def test_a_session_that_cannot_be_read_is_told_once_and_keeps_no_other_from_lists(
+    opened: Open, place: Path
+) -> None:
+    with opened() as store:
+        for id in ("a", "b"):
+            store.append(id, user(id), create=True)
+    first = _log(place).read_bytes().split(b"\n")[0].replace(b'"format":1', b'"format":9')
+    _log(place).write_bytes(seal(first[: -len(b',"sum":"01234567"}')] + b"}", 0)[0])
+    (place / "catalog.db").unlink()
+    store = opened()
+    with pytest.warns(HansardWarning, match="session 'a' cannot be read"):
+        assert set(_listed(store)) == {"b"}
+    assert set(_listed(store)) == {"b"}

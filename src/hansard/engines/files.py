@@ -104,6 +104,7 @@ class Files:
         self._logs: dict[str, Log] = {}
         self._namespaces: dict[str, Files] = {}
         self._uses = count()
+        self._unread: set[str] = set()  # sessions of which somebody was told that they cannot be read
         with self._told(self.root):
             version = self._open_root(create=create, network=network)
         self.catalog = CatalogFile(self.disk, self.root, readonly=readonly, newer=version > FORMAT)
@@ -836,8 +837,15 @@ class Files:
                     self._close_row(log)
             except SessionNotFound:
                 self._gone(session, touched)
-            except (Damaged, NewerFormat, StoreUnavailable, ReadOnlyStore):
-                continue  # `doctor` says what is wrong with it
+            except (Damaged, NewerFormat, StoreUnavailable, ReadOnlyStore) as error:
+                self._warn_unread(session, error)
+
+    def _warn_unread(self, session: str, error: HansardError) -> None:
+        """A list goes on without a session that cannot be read, or with how it once was; that is said once."""
+        if session not in self._unread:
+            self._unread.add(session)
+            told = f"session {session!r} cannot be read, and lists show at most how it once was: {error}"
+            warnings.warn(f"{told} (`hansard doctor` says more)", HansardWarning, stacklevel=2)
 
     def _gone(self, session: str, touched: float) -> None:
         """A row without a log: a delete that was cut short, or a create that has not come so far yet."""
@@ -876,9 +884,12 @@ class Files:
                         log.save(open=held)
                     elif held:
                         self.catalog.use(lambda catalog, id=session: catalog.mark_open(id))  # type: ignore[misc]
-            except (SessionNotFound, Damaged):
-                continue  # no session, or `doctor` says what is wrong with it
-            except (NewerFormat, StoreUnavailable, ReadOnlyStore):
+            except SessionNotFound:
+                continue
+            except Damaged as error:
+                self._warn_unread(session, error)
+            except (NewerFormat, StoreUnavailable, ReadOnlyStore) as error:
+                self._warn_unread(session, error)
                 # the next list tries again
                 self.catalog.use(lambda catalog, id=session: catalog.mark_open(id))  # type: ignore[misc]
             finally:

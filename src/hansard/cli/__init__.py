@@ -19,7 +19,7 @@ import click
 
 from hansard._version import __version__
 from hansard.cli import streams
-from hansard.cli.options import command_options, when_missing
+from hansard.cli.options import Unknown, command_options, when_missing
 from hansard.errors import (
     AmbiguousSession,
     Damaged,
@@ -31,10 +31,25 @@ from hansard.errors import (
 
 REFUSED, BUSY, DAMAGED, INTERRUPTED = 1, 3, 4, 130
 
+TRACEBACK = "HANSARD_TRACEBACK"
+"""The environment variable that lets an error that nobody foresaw end as Python ends it."""
+
 COMMANDS = {
     "ls": "sessions",
     "show": "show",
+    "tail": "tail",
+    "new": "writing",
+    "append": "writing",
+    "rename": "changes",
+    "label": "changes",
+    "pin": "changes",
+    "fork": "fork",
+    "rm": "removal",
+    "cleanup": "removal",
+    "export": "export",
+    "locks": "locks",
     "doctor": "doctor",
+    "vacuum": "removal",
     "demo": "demo",
     "version": "version",
 }
@@ -53,6 +68,16 @@ class Commands(click.Group):
             return None
         command = getattr(import_module(f"hansard.cli.{module}"), name)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from hansard.cli.guesses import command
+
+            close = command(args[0], list(COMMANDS))
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean `hansard {close}`?" if close else ""))
+        return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **options: Any) -> Any:
         options["standalone_mode"] = False  # how it ends is settled here
@@ -80,6 +105,10 @@ class Commands(click.Group):
             return _stopped(error)
         except KeyboardInterrupt:
             return _interrupted()
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            return _unforeseen(error)
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         with _ended_from_outside():
@@ -100,14 +129,17 @@ Examples:
   hansard ls --since 2d        the sessions of the last two days
   hansard show 7k2m            one of them, by the beginning of its id
   hansard show                 the one you worked on last
+  hansard tail -f              what is said in it, as it is said
 
 \b
 The store is the one of --store, else of $HANSARD_STORE, else in your data folder.
 Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 busy, 4 damaged.
 
 \b
-Completion of commands and session ids, for bash (zsh and fish likewise):
+Completion of commands and session ids, in bash, zsh and fish:
   eval "$(_HANSARD_COMPLETE=bash_source hansard)"
+  eval "$(_HANSARD_COMPLETE=zsh_source hansard)"
+  _HANSARD_COMPLETE=fish_source hansard | source
 """,
 )
 @click.version_option(__version__, message="hansard %(version)s")
@@ -140,6 +172,11 @@ def _tell(error: HansardError) -> None:
         below = [f"  {line(id)}  {line(title, 60)}" for id, title in error.candidates]
         if error.total > len(below):
             below.append(f"  and {error.total - len(below):,} more")
+    elif isinstance(error, Unknown):
+        text = str(error)
+        below = [f"  {line(id)}  {line(title, 60)}" for id, title in error.candidates]
+    elif isinstance(error, SessionBusy) and error.holder is not None:
+        text = f"session {error.id!r} is open by {error.holder}; try again when it is closed there"
     elif isinstance(error, NoSessions):
         text = "there is no session yet; `hansard demo` shows how one is kept"
     else:
@@ -162,6 +199,16 @@ def _stopped(error: OSError) -> int:
         return 0
     what = "the output cannot be written" if error.filename is None else os.fsdecode(error.filename)
     streams.told(click.style("hansard: ", fg="red") + safe(f"{what}: {error.strerror or error}"))
+    return REFUSED
+
+
+def _unforeseen(error: Exception) -> int:
+    """A mistake of ours, or of a package that adds something."""
+    from hansard.cli.screen import line
+
+    told = line(f"{type(error).__name__}: {error}", 300)
+    advice = f"that should not have happened; {TRACEBACK}=1 in front of the command shows where it did"
+    streams.told(click.style("hansard: ", fg="red") + f"{told} ({advice})")
     return REFUSED
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
 
-from hansard.cli import screen, streams
+from hansard.cli import screen
 from hansard.cli.options import Asked, asks, open_store
+from hansard.cli.progress import Progress
 from hansard.cli.screen import paint, plural
 
 if TYPE_CHECKING:
@@ -57,11 +56,8 @@ def doctor(asked: Asked, repair: bool) -> None:
     a crash left is taken away, and everything that is replaced is kept under aside/.
     """
     with open_store(asked, reading=not repair) as store:
-        progress = _Progress()
-        try:
+        with Progress("looking", unit="session") as progress:
             report = store.doctor(repair, told=progress)
-        finally:
-            progress.end()
     lost = [finding for finding in report.findings if finding.kind in LOSS and not finding.repaired]
     if asked.json:
         fields = ("kind", "session", "place", "detail", "remedy", "repaired")
@@ -110,21 +106,3 @@ def _told(findings: Sequence[Finding]) -> Iterator[str]:
                 advice = screen.wrap("→ " + screen.line(finding.remedy), room and room - 2)
                 yield from (f"  {part}" for part in advice)
         yield ""
-
-
-class _Progress:
-    """Says how far it has come, where a person waits for it."""
-
-    def __init__(self) -> None:
-        self.watched = sys.stderr is not None and sys.stderr.isatty()
-        self.shown = monotonic()
-        self.dirty = False
-
-    def __call__(self, sessions: int) -> None:
-        if self.watched and monotonic() - self.shown > 0.5:
-            self.shown, self.dirty = monotonic(), True
-            streams.told(f"\r{plural(sessions, 'session')} looked at …", newline=False)
-
-    def end(self) -> None:
-        if self.dirty:
-            streams.told("\r" + " " * 40 + "\r", newline=False)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -28,6 +28,7 @@ from hansard.views.words import tokens as tokens
 
 if TYPE_CHECKING:
     from hansard import Head, Usage
+    from hansard.cli import outputs
 
 _NOT_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
@@ -268,11 +269,12 @@ HEAD = (
 ).split()
 
 
-def head_json(head: Head) -> dict[str, Any]:
+def head_json(head: Head) -> outputs.Head:
     """A head for programs: every field, also those that are empty."""
     found = {name: getattr(head, name) for name in HEAD}
     usage = _fields(head.usage)
-    return found | {"usage": usage | {"models": {n: _fields(u) for n, u in head.usage.models.items()}}}
+    usage["models"] = {name: _fields(one) for name, one in head.usage.models.items()}
+    return cast("outputs.Head", found | {"usage": usage})
 
 
 def _fields(usage: Usage) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -13,7 +13,20 @@ import click
 from click.core import ParameterSource
 
 from hansard.cli import screen
-from hansard.cli.options import Asked, Count, asked_of, asks, open_if_there, place
+from hansard.cli.options import (
+    Asked,
+    Count,
+    asked_of,
+    asks,
+    meant,
+    moment,
+    open_if_there,
+    pairs,
+    place,
+    sessions,
+)
+from hansard.cli.progress import Progress
+from hansard.cli.screen import plural
 from hansard.errors import AmbiguousSession, HansardError, SessionNotFound
 from hansard.views.head import ORDERS
 
@@ -28,27 +41,6 @@ SHORT = 8
 
 FULL_IDS = 110
 """Columns from which on ids are shown whole."""
-
-_SPAN = re.compile(r"(\d+)\s*(s|m|min|h|d|w)")
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """A time: how long ago (`30m`, `2h`, `3d`, `1w`), `today`, or a date in ISO 8601, maybe local."""
-    if value is None:
-        return None
-    text = value.strip().lower()
-    span = _SPAN.fullmatch(text)
-    try:
-        if span:
-            return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
-        if text == "today":
-            return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        return datetime.fromisoformat(text.upper()).astimezone()
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{value!r} is no time; give one like 30m, 2h, 3d, 1w, today or 2026-05-01"
-        ) from None
 
 
 @click.command(
@@ -67,6 +59,10 @@ Examples:
 @click.option(
     "--since", callback=moment, metavar="TIME", help="Active since: 30m, 2h, 3d, 1w, today, 2026-05-01."
 )
+@click.option("--until", callback=moment, metavar="TIME", help="Not active since: the same.")
+@click.option("--meta", metavar="KEY=VALUE", multiple=True, help="Only with this in its meta; repeatable.")
+@click.option("--parent", metavar="REF", shell_complete=sessions, help="The parts of this session.")
+@click.option("--pinned/--not-pinned", default=None, help="Only those that are pinned, or are not.")
 @click.option("--all", "empty", is_flag=True, help="Also sessions in which nobody has said anything.")
 @click.option(
     "--order", type=click.Choice(ORDERS), default=ORDERS[0], help="Newest what first.  [default: activity]"
@@ -74,9 +70,10 @@ Examples:
 @click.option("--limit", type=Count(), default=20, metavar="N", help="At most N.  [default: 20]")
 @click.option("--after", metavar="CURSOR", help="Go on where a page ended.")
 @asks
-def ls(asked: Asked, *, limit: int, after: str | None, **filters: Any) -> None:
+def ls(asked: Asked, *, limit: int, after: str | None, meta: Sequence[str], **filters: Any) -> None:
     """List sessions, the newest activity first."""
-    with open_if_there(asked) as store:
+    filters["meta"] = pairs(meta, "--meta")
+    with open_if_there(asked) as store, Progress("looking for sessions"):
         found = None if store is None else _page(store, limit=limit, after=after, **filters)
         url = place(asked) if store is None else store.url
     heads: Sequence[Head] = found or ()
@@ -92,9 +89,10 @@ def ls(asked: Asked, *, limit: int, after: str | None, **filters: Any) -> None:
         click.echo(f"There are more:  {_next_page(following)}", err=True)
 
 
-def _page(store: Store, *, after: str | None, **which: Any) -> Page:
+def _page(store: Store, *, after: str | None, parent: str | None, **which: Any) -> Page:
+    above = None if parent is None else meant(store, parent, needed=True)
     try:
-        return store.list(after=after, **which)
+        return store.list(after=after, parent=above, **which)
     except HansardError:
         raise
     except (ValueError, RecursionError):
@@ -140,7 +138,7 @@ def _short_ids(heads: Sequence[Head]) -> list[str]:
 
 
 def _nothing(url: str, filters: dict[str, Any], limit: int, after: str | None) -> str:
-    asked_for = any(filters[name] for name in filters if name not in ("order", "empty"))
+    asked_for = any(filters[name] not in (None, (), {}) for name in filters if name not in ("order", "empty"))
     if asked_for or after or not limit:
         return "No session matches."
     return f"No sessions yet in {screen.safe(url)}. `hansard demo` shows how one is kept."
@@ -158,8 +156,8 @@ def _next_page(cursor: str) -> str:
         ):
             continue
         option = param.opts[-1]
-        if value is True:
-            words.append(option)
+        if isinstance(value, bool):
+            words.append(option if value else param.secondary_opts[-1])
             continue
         for one in value if isinstance(value, tuple) else (value,):
             words.append(f"{option}={one.isoformat() if isinstance(one, datetime) else one}")
@@ -179,6 +177,8 @@ def home(ctx: click.Context) -> None:
         more = store is not None and getattr(found, "next", None) is not None
         url = place(asked) if store is None else store.url
         newest = _argument(store, found[0]) if store is not None and found else ""
+        at_work = 0 if store is None else _at_work(store)
+        here = store is not None and _here(store)
     if asked.json:
         screen.print_json({"store": url, "sessions": list(map(screen.head_json, found))})
         return
@@ -190,6 +190,9 @@ def home(ctx: click.Context) -> None:
     click.echo()
     following = [
         (f"hansard show {newest}{option}", "read the newest"),
+        (f"hansard tail -f {newest}{option}", "follow it"),
+        *([(f"hansard locks{option}", f"who has {plural(at_work, 'session')} open")] if at_work else []),
+        *([(f"hansard ls --workspace .{option}", "those of this folder")] if here and more else []),
         *([(f"hansard ls{option}", "list them all")] if more else []),
         (f"hansard doctor{option}", "look for damage"),
         ("hansard --help", "all commands"),
@@ -197,6 +200,19 @@ def home(ctx: click.Context) -> None:
     space = max(len(command) for command, _ in following)
     for command, does in following:
         click.echo(f"  {command.ljust(space)}  {screen.paint(does, 'quiet')}")
+
+
+def _at_work(store: Store) -> int:
+    with suppress(HansardError):
+        return len(store.locks())
+    return 0
+
+
+def _here(store: Store) -> bool:
+    """Whether there is a session of the current folder."""
+    with suppress(HansardError):
+        return store.latest(workspace=".") is not None
+    return False
 
 
 def _argument(store: Store, head: Head) -> str:
@@ -217,6 +233,11 @@ No sessions yet. They will be kept in
 
   hansard demo    kill a process in the middle of a write, and lose nothing
   hansard --help  all commands
+
+In a script:
+
+  id=$(hansard new --agent coder)
+  hansard append $id "Build a login page"
 
 In Python:
 

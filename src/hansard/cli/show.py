@@ -7,7 +7,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,11 @@ import click
 
 from hansard import messages
 from hansard.cli import screen, streams
-from hansard.cli.options import Asked, Count, asks, open_store, sessions
+from hansard.cli.options import Asked, Count, asks, by_id, meant, open_store, sessions
 from hansard.cli.screen import line, paint, plural, safe, size_of
-from hansard.errors import InvalidId, SessionNotFound
 
 if TYPE_CHECKING:
-    from hansard import Head, Record, Store, View
+    from hansard import Head, Record, View
 
 DAMAGED = 4
 
@@ -38,9 +36,7 @@ Examples:
 """
 )
 @click.argument("ref", required=False, default="", shell_complete=sessions)
-@click.option(
-    "--id", metavar="ID", shell_complete=sessions, help="The session of just this id, also one like @x or -x."
-)
+@by_id
 @click.option(
     "--records", "everything", is_flag=True, help="Every record, also what the model no longer sees."
 )
@@ -52,10 +48,8 @@ def show(asked: Asked, *, ref: str, id: str | None, everything: bool, limit: int
     REF is an id, the beginning of one, or a name (@active). Without it: the session opened last, else the
     newest.
     """
-    if id is not None and ref:
-        raise click.UsageError("give a REF or an --id, not both")
     with open_store(asked, reading=True) as store:
-        view = store.read(_meant(store, ref) if id is None else id)
+        view = store.read(meant(store, ref, id))
         if asked.json:
             _print_json(view, everything, limit)
         else:
@@ -67,20 +61,6 @@ def show(asked: Asked, *, ref: str, id: str | None, everything: bool, limit: int
         what = f"{plural(len(damage), 'place')} of this session {'is' if len(damage) == 1 else 'are'} damaged"
         streams.told(paint("hansard: ", "bad") + f"{what}; see `hansard doctor`")
         click.get_current_context().exit(DAMAGED)
-
-
-def _meant(store: Store, ref: str) -> str:
-    """The id of the session; whoever typed an id that looks like a name is told how to ask for it."""
-    try:
-        return store.resolve(ref)
-    except SessionNotFound:
-        if not ref.startswith("@"):
-            raise
-        with suppress(InvalidId):
-            store.head(ref)
-            way = f"hansard show {screen.word(f'--id={ref}')}"
-            raise SessionNotFound(ref, f"no session is named {ref!r}; it is the id of one: `{way}`") from None
-        raise
 
 
 # -- the head ---------------------------------------------------------------------------------------
@@ -187,7 +167,7 @@ def _folded(mark: str, text: str, style: str, room: int | None, *, name: str = "
 # -- records ----------------------------------------------------------------------------------------
 
 
-def _newest(view: View, limit: int | None) -> Iterable[Record]:
+def newest(view: View, limit: int | None) -> Iterable[Record]:
     """The newest records, the oldest of them first."""
     if limit is None:
         return view.records()
@@ -198,7 +178,7 @@ def _records(view: View, limit: int | None, room: int | None) -> Iterator[str]:
     head = view.head
     seen = [part for part in head.base.parts if len(part) == 2]
     tools: dict[str, str] = {}
-    for record in _newest(view, limit):
+    for record in newest(view, limit):
         what = record.kind
         if record.kind == "message":
             what = messages.read(record.data, record.shape).role or "message"
@@ -208,10 +188,11 @@ def _records(view: View, limit: int | None, room: int | None) -> Iterator[str]:
         told += [line(record.id, 60)] if record.id else []
         yield ""
         yield paint(" · ".join(told), "quiet" if "no longer" in what else "strong")
-        yield from _record(record, tools, room)
+        yield from record_lines(record, tools, room)
 
 
-def _record(record: Record, tools: dict[str, str], room: int | None) -> Iterator[str]:
+def record_lines(record: Record, tools: dict[str, str], room: int | None) -> Iterator[str]:
+    """What a record says, whatever its kind. `tools` learns which call had which name."""
     data = record.data
     if record.kind == "message":
         yield from _message(data, record.shape, tools, room, headed=False)
@@ -279,7 +260,7 @@ def _pager() -> bool:
 
 def _print_json(view: View, everything: bool, limit: int | None) -> None:
     """One object, a line for each message or record: however many there are, they pass through one by one."""
-    found: Iterable[Any] = map(_fields, _newest(view, limit)) if everything else view.history(limit)
+    found: Iterable[Any] = map(record_json, newest(view, limit)) if everything else view.history(limit)
     name = "records" if everything else "messages"
     out: list[str] = [f'{{"head":{screen.json_text(screen.head_json(view.head))},"{name}":[']
     separator = "\n"
@@ -292,7 +273,7 @@ def _print_json(view: View, everything: bool, limit: int | None) -> None:
     click.echo(("".join(out) + "\n]}").encode())
 
 
-def _fields(record: Record) -> dict[str, Any]:
+def record_json(record: Record) -> dict[str, Any]:
     """A record as it was written: what it has not, it does not show."""
     found = {name: getattr(record, name) for name in record.__struct_fields__ if name not in ("extra", "sum")}
     kept = {name: value for name, value in found.items() if name in _ALWAYS or value not in (None, (), {})}

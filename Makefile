@@ -33,6 +33,7 @@ check: $(READY) ## lint, format, types, layers, and a test for every rule of the
 	@$(BIN)/python scripts/contract.py --check
 	@$(BIN)/python scripts/aio.py --check
 	@$(BIN)/python scripts/reference.py --check
+	@$(BIN)/python scripts/commands.py --check
 	@$(BIN)/python scripts/reliability.py --check
 
 bench: $(READY) ## measure, beside the raw limits; FULL=1 for the large stores
@@ -42,6 +43,7 @@ docs: $(READY) ## write the generated pages of docs/, and the types of hansard.a
 	@$(BIN)/python scripts/contract.py
 	@$(BIN)/python scripts/aio.py
 	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python scripts/commands.py
 	@$(BIN)/python scripts/reliability.py
 
 clean: ## remove what the others made

@@ -97,9 +97,16 @@ class Shown:
 
 @pytest.fixture
 def terminal() -> Callable[..., Shown]:
-    """Runs the command in a terminal of so many columns."""
+    """Runs the command in a terminal of so many columns, where something is typed once it asks."""
 
-    def terminal(*args: str, columns: int = 80, lines: int = 24, **environment: str) -> Shown:
+    def terminal(
+        *args: str,
+        columns: int = 80,
+        lines: int = 24,
+        typed: str = "",
+        when: str = "[y/N]",
+        **environment: str,
+    ) -> Shown:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         child = subprocess.Popen(
@@ -108,6 +115,7 @@ def terminal() -> Callable[..., Shown]:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if typed else None,
             env={**os.environ, "TERM": "xterm", **environment},
         )
         os.close(theirs)
@@ -121,6 +129,9 @@ def terminal() -> Callable[..., Shown]:
             if not piece:
                 break
             pieces.append(piece)
+            if typed and when.encode() in b"".join(pieces):
+                os.write(ours, typed.encode())
+                typed = ""
         else:
             child.kill()
         os.close(ours)

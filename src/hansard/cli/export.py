@@ -13,17 +13,15 @@ import click
 
 from hansard import formats
 from hansard.cli import screen, streams
-from hansard.cli.options import Asked, Refused, asks, by_id, meant, open_store, sessions
+from hansard.cli.options import Asked, Refused, asks, by_id, end_with, meant, open_store, sessions
 from hansard.cli.progress import Progress
-from hansard.cli.screen import paint, plural, safe
+from hansard.cli.screen import safe
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from hansard import Record, View
     from hansard.cli import outputs
-
-DAMAGED = 4
 
 
 def known(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -86,10 +84,7 @@ def export(asked: Asked, *, ref: str, id: str | None, form: str, to: str | None,
             with progress:
                 _print(texts, told if asked.json else None)
         damage = view.damage
-    if damage:
-        what = f"{plural(len(damage), 'place')} of this session {'is' if len(damage) == 1 else 'are'} damaged"
-        streams.told(paint("hansard: ", "bad") + f"{what}; see `hansard doctor`")
-        click.get_current_context().exit(DAMAGED)
+    end_with(damage)
 
 
 def _counted(view: View, progress: Progress) -> Iterator[Record]:

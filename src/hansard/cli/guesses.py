@@ -52,7 +52,7 @@ def _name(store: Store, ref: str, error: SessionNotFound) -> SessionNotFound:
     with suppress(HansardError):
         store.head(ref)
         call = click.get_current_context().command
-        option = "--id" if any("--id" in p.opts and p.name == "id" for p in call.params) else "--session"
+        option = "--session" if any(param.name == "session" for param in call.params) else "--id"
         way = f"hansard {call.name} {word(f'{option}={ref}')}"
         return SessionNotFound(ref, f"no session is named {ref!r}; it is the id of one: `{way}`")
     names = ["active", *store.names.list()]

@@ -41,8 +41,10 @@ def locks(asked: Asked) -> None:
         click.echo("No session is open.", err=True)
         return
     now = datetime.now(UTC)
+    room = screen.width()
+    longest = 26 if room is None or room >= 60 else 12
     columns = [
-        screen.Column("ID", [screen.line(one["session"]) for one in held], style="id", longest=26),
+        screen.Column("ID", [screen.line(one["session"]) for one in held], style="id", longest=longest),
         screen.Column("TITLE", [screen.line(one["title"], 120) for one in held], wide=True),
         screen.Column("PID", ["" if one["pid"] is None else str(one["pid"]) for one in held], right=True),
         screen.Column("COMMAND", [screen.line(one["command"] or "") for one in held], rank=1),
@@ -56,7 +58,7 @@ def locks(asked: Asked) -> None:
             style="quiet",
         ),
     ]
-    click.echo("\n".join(screen.table(columns, screen.width())))
+    click.echo("\n".join(screen.table(columns, room)))
 
 
 def _held(store: Store) -> list[outputs.Lock]:

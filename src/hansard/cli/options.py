@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hansard.store import Store
 
 
+DAMAGED = 4
+
+
 class Refused(click.ClickException):
     """What is not done, in a line that says why. It ends with 1."""
 
@@ -227,6 +230,16 @@ def meant(store: Store, ref: str, id: str | None = None, *, needed: bool = False
         from hansard.cli.guesses import guessed
 
         raise guessed(store, ref, error) from None
+
+
+def end_with(damage: Sequence[object]) -> None:
+    """Says of a session that was shown that not all of it could be, if that is so, and ends with 4."""
+    from hansard.cli.screen import plural
+
+    if damage:
+        what = f"{plural(len(damage), 'place')} of this session {'is' if len(damage) == 1 else 'are'} damaged"
+        streams.told(click.style("hansard: ", fg="red") + f"{what}; see `hansard doctor`")
+        click.get_current_context().exit(DAMAGED)
 
 
 def first_of(words: Sequence[str], id: str | None) -> tuple[str, list[str]]:

@@ -172,7 +172,7 @@ def _next_page(cursor: str) -> str:
 def home(ctx: click.Context) -> None:
     """The newest sessions, and what to do next."""
     asked = asked_of(ctx)
-    with open_if_there(asked) as store:
+    with open_if_there(asked) as store, Progress("looking for sessions"):
         found = [] if store is None else store.list(limit=NEWEST)
         more = store is not None and getattr(found, "next", None) is not None
         url = place(asked) if store is None else store.url

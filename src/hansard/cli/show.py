@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard import messages
-from hansard.cli import screen, streams
-from hansard.cli.options import Asked, Count, asks, by_id, meant, open_store, sessions
+from hansard.cli import screen
+from hansard.cli.options import Asked, Count, asks, by_id, end_with, meant, open_store, sessions
 from hansard.cli.screen import line, paint, plural, safe, size_of
 
 if TYPE_CHECKING:
     from hansard import Head, Record, View
-
-DAMAGED = 4
 
 FOLDED = 160
 """Characters of a tool's input or output that are shown where nobody counts columns."""
@@ -57,10 +55,7 @@ def show(asked: Asked, *, ref: str, id: str | None, everything: bool, limit: int
             body = _records(view, limit, room) if everything else _history(view, limit, room)
             _print(chain(_facts(view.head), body))
         damage = view.damage
-    if damage:
-        what = f"{plural(len(damage), 'place')} of this session {'is' if len(damage) == 1 else 'are'} damaged"
-        streams.told(paint("hansard: ", "bad") + f"{what}; see `hansard doctor`")
-        click.get_current_context().exit(DAMAGED)
+    end_with(damage)
 
 
 # -- the head ---------------------------------------------------------------------------------------

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from hansard import messages
 from hansard.cli import screen, streams
-from hansard.cli.options import Asked, Count, asks, by_id, meant, open_store, sessions
-from hansard.cli.screen import line, paint, plural
+from hansard.cli.options import Asked, Count, asks, by_id, end_with, meant, open_store, sessions
+from hansard.cli.screen import line, paint
 from hansard.cli.show import newest, record_json, record_lines
 from hansard.errors import HansardError, SessionNotFound
 
 if TYPE_CHECKING:
     from hansard import Record, Store
     from hansard.cli import outputs
-
-DAMAGED = 4
 
 
 @click.command(
@@ -56,13 +55,11 @@ def tail(asked: Asked, *, ref: str, id: str | None, follow: bool, limit: int, ev
         told.tell((view.id, record) for record in newest(view, limit))
         damage = view.damage
         if follow:
-            with store.follow(view.head, after=view.seq) as coming:
+            with suppress(SessionNotFound), store.follow(view.head, after=view.seq) as coming:
                 told.tell((session, record) for session, record, _ in coming)
             streams.told(f"{paint('hansard: ', 'quiet')}{line(view.id)} was deleted")
-    if damage and not follow:
-        what = f"{plural(len(damage), 'place')} of this session {'is' if len(damage) == 1 else 'are'} damaged"
-        streams.told(paint("hansard: ", "bad") + f"{what}; see `hansard doctor`")
-        click.get_current_context().exit(DAMAGED)
+    if not follow:
+        end_with(damage)
 
 
 class _Teller:

@@ -21,6 +21,7 @@ from hansard.cli.options import (
     pairs,
     sessions,
 )
+from hansard.cli.progress import Progress
 
 if TYPE_CHECKING:
     from hansard import Record, Store
@@ -92,7 +93,7 @@ Examples:
 @click.option("--role", metavar="ROLE", help="Who says it.  [default: user]")
 @click.option("--payload", "as_payload", is_flag=True, help="What is given is a message in JSON, not a text.")
 @click.option("--jsonl", is_flag=True, help="It is several, one in each line: all are stored, or none.")
-@click.option("--id", metavar="ID", help="What it is called: a repeat with the same ID is stored once.")
+@click.option("--id", metavar="ID", help="What it is called: a repeat is stored once. Lines: ID/1, ID/2 …")
 @click.option(
     "--expect",
     type=click.IntRange(min=-1),
@@ -142,7 +143,8 @@ def append(
         text = ("\n" if jsonl else " ").join(texts) if texts else _came_in(nothing=jsonl)
         how |= {"create": create}
         if jsonl:
-            records = _lines(store, exact, text, time=time, **how)
+            with Progress("writing"):
+                records = _lines(store, exact, text, time=time, **how)
         else:
             payload = _json(text, "what came") if as_payload else {"role": role or "user", "content": text}
             records = [store.append(exact, payload, usage=paid, time=time, **how)]

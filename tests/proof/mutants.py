@@ -38,6 +38,8 @@ PATIENCE = 180
 NOT_FROM_THERE = 99
 """How a run ends that has not imported the copy that it was to test."""
 
+_running: set[subprocess.Popen[str]] = set()
+
 _RUN = f"""
 import sys
 import hansard
@@ -97,12 +99,15 @@ def outcome(place: Path, tests: Iterable[str], *, all_of_them: bool = False) -> 
         errors="replace",
         start_new_session=True,
     )
+    _running.add(process)
     try:
         told, _ = process.communicate(timeout=PATIENCE * (5 if all_of_them else 1))
     except subprocess.TimeoutExpired:
         return Outcome(trouble="its tests did not come to an end", seconds=time.monotonic() - began)
     finally:
         _end(process)
+        process.wait()
+        _running.discard(process)
     seconds = time.monotonic() - began
     red = tuple(re.findall(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - .*)?$", told, re.MULTILINE))
     if process.returncode == 0 and not red:
@@ -116,7 +121,6 @@ def _end(process: subprocess.Popen[str]) -> None:
     """Ends what a test run has left running."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def without(source: Path, tests: Sequence[str]) -> Outcome:
@@ -182,15 +186,20 @@ def judged(chosen: Sequence[Defect], folder: Path, *, jobs: int, all_of_them: bo
         return 1
     survived = []
     with ThreadPoolExecutor(jobs) as workers:
-        if not sound(source, chosen, workers, jobs):
-            return 1
-        for defect, found in zip(chosen, workers.map(partial(tried, source), chosen), strict=True):
-            told = found.red[0] if found.red else found.trouble or "no test notices it"
-            print(
-                f"{'red ' if found.red else 'LEFT'} {defect.name}: {told} ({found.seconds:.1f} s)", flush=True
-            )
-            if not found.red:
-                survived.append(defect.name)
+        try:
+            if not sound(source, chosen, workers, jobs):
+                return 1
+            for defect, found in zip(chosen, workers.map(partial(tried, source), chosen), strict=True):
+                told = found.red[0] if found.red else found.trouble or "no test notices it"
+                mark = "red " if found.red else "LEFT"
+                print(f"{mark} {defect.name}: {told} ({found.seconds:.1f} s)", flush=True)
+                if not found.red:
+                    survived.append(defect.name)
+        except BaseException:  # Ctrl-C reaches this process alone
+            workers.shutdown(wait=False, cancel_futures=True)
+            for process in list(_running):
+                _end(process)
+            raise
     killed, seconds = len(chosen) - len(survived), round(time.monotonic() - began)
     print(f"{killed} of {len(chosen)} defects were noticed, in {seconds} s")
     if all_of_them:
@@ -200,4 +209,5 @@ def judged(chosen: Sequence[Defect], folder: Path, *, jobs: int, all_of_them: bo
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

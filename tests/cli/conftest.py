@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,13 @@ def terminal() -> Callable[..., Shown]:
         lines: int = 24,
         typed: str = "",
         when: str = "[y/N]",
+        command: Sequence[str] = COMMAND,
         **environment: str,
     ) -> Shown:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         child = subprocess.Popen(
-            [*COMMAND, *args],
+            [*command, *args],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

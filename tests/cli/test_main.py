@@ -148,7 +148,14 @@ def test_colour_can_be_declined(begin, terminal, command, environment):
 
 @pytest.mark.parametrize(
     "command",
-    [["ls"], ["show"], ["show", "--records"], ["show", "s"], [], ["ls", "--json"], ["show", "--json"]],
+    [
+        *(["ls"], ["show"], ["show", "--records"], ["show", "s"], [], ["ls", "--json"], ["show", "--json"]),
+        *(["tail", "s2"], ["tail", "s2", "--json"], ["export", "s2"], ["export", "s2", "--json"], ["locks"]),
+        *(["fork", "s2", "--json"], ["label", "s2"], ["label", "s2", f"+{HOSTILE.replace(chr(0), '')}"]),
+        *(["cleanup", "--keep-last", "0"], ["cleanup", "--keep-last", "0", "--dry-run"], ["rm", "owned"]),
+        *(["rm", "s1", "s2"], ["rm", "s1", "s2", "--yes"], ["vacuum", "s2", "--drop-history"], ["doctor"]),
+    ],
+    ids=lambda command: ascii(" ".join(command))[:50],
 )
 def test_hostile_text_never_reaches_the_terminal(begin, store, terminal, command):
     begin(HOSTILE, {"role": HOSTILE, "content": HOSTILE}, {HOSTILE: HOSTILE}, agent="a\x1bb", id="s1")
@@ -169,7 +176,9 @@ def test_hostile_text_never_reaches_the_terminal(begin, store, terminal, command
         )
         session.append({"role": "tool", "tool_call_id": HOSTILE, "content": HOSTILE})
         session.append({"x": 1}, kind="app.\x1b[31m")
-    shown = terminal(*command, NO_COLOR="1", PAGER="cat", LESS="-R").text
+        session.label(HOSTILE)
+    with store.open("s1"):
+        shown = terminal(*command, NO_COLOR="1", PAGER="cat", LESS="-R", typed="n\n").text
     assert not FORBIDDEN.search(shown), FORBIDDEN.search(shown)
 
 

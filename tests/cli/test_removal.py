@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -41,7 +42,7 @@ def test_rm_deletes_with_yes(run, store, begin):
 def test_rm_asks_at_a_terminal(terminal, store, begin, typed, gone):
     begin("Fix CI", id="a")
     shown = terminal("rm", "a", typed=typed, NO_COLOR="1")
-    assert "a  Fix CI  (1 message, just now)" in shown.text
+    assert re.search("^a +Fix CI +1  just now$", shown.text, re.MULTILINE)
     assert "Delete it for good? [y/N]" in shown.text
     assert shown.code == (0 if gone else 1)
     assert left(store) == (set() if gone else {"a"})
@@ -51,7 +52,7 @@ def test_rm_says_who_has_it_open(terminal, store):
     with store.create("a") as session:
         session.append({"role": "user", "content": "one"})
         shown = terminal("rm", "a", typed="y\n", NO_COLOR="1", columns=200)
-        assert "it is open by process" in shown.text
+        assert "a is open by process" in shown.text
         assert shown.code == 0
         with pytest.raises(hansard.SessionNotFound):
             session.append({"role": "user", "content": "two"})
@@ -109,7 +110,7 @@ def test_rm_takes_what_cannot_be_read(run, store, begin, tmp_path):
 def test_cleanup_says_what_would_go(run, store, aged, printed):
     aged(100, 50, 1)
     done = run("cleanup", "--older-than", "30d", "--dry-run")
-    assert [line.split()[0] for line in done.stdout.splitlines()[:2]] == ["day-100", "day-50"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:3]] == ["day-100", "day-50"]
     assert "2 sessions would go (" in done.stdout
     assert len(left(store)) == 3
     assert printed("cleanup", "--older-than", "30d", "--dry-run")["ids"] == ["day-100", "day-50"]

@@ -11,6 +11,18 @@ import pytest
 import hansard
 
 EVERY = ["ls", "ls --json", "show", "show --json", "show --records", "doctor", "doctor --json", "version"]
+EVERY += [
+    "tail",
+    "tail --json",
+    "new",
+    "new --json",
+    "append @active x",
+    "append @active x --json",
+    "locks --json",
+]
+EVERY += ["rename @active x", "label @active +x", "pin @active", "fork @active", "export", "export --json"]
+EVERY += ["rm @active --yes", "rm @active --yes --json", "cleanup --keep-last 0 --yes --json"]
+EVERY += ["cleanup --keep-last 0 --dry-run", "vacuum @active", "vacuum @active --json"]
 EVERY += ["version --json", "demo", "demo --json", "", "--json", "--help", "show --help", "--version"]
 
 full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has an output that is full")
@@ -27,9 +39,9 @@ main(sys.argv[1:])
 
 
 @pytest.fixture
-def shell(begin):
+def shell(begin, store):
     """Runs the command in a shell, with whatever is done to its streams there."""
-    begin("one", {"role": "assistant", "content": "修复 …"})
+    store.activate(begin("one", {"role": "assistant", "content": "修复 …"}))
 
     def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

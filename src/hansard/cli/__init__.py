@@ -7,6 +7,7 @@ things are drawn in `screen`. A command is imported when it is called.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ from hansard.errors import (
 )
 
 REFUSED, BUSY, DAMAGED, INTERRUPTED = 1, 3, 4, 130
+
+NARROW = 52
+"""Columns below which click would let help texts be wider than the terminal."""
 
 TRACEBACK = "HANSARD_TRACEBACK"
 """The environment variable that lets an error that nobody foresaw end as Python ends it."""
@@ -111,6 +115,9 @@ class Commands(click.Group):
             return _unforeseen(error)
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
+        columns = shutil.get_terminal_size().columns
+        if columns < NARROW:
+            options.setdefault("terminal_width", max(20, columns - 1))
         with _ended_from_outside():
             return super().make_context(*args, **options)
 
@@ -131,12 +138,12 @@ Examples:
   hansard show                 the one you worked on last
   hansard tail -f              what is said in it, as it is said
 
-\b
 The store is the one of --store, else of $HANSARD_STORE, else in your data folder.
+
 Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 busy, 4 damaged.
 
 \b
-Completion of commands and session ids, in bash, zsh and fish:
+Completion, in bash, zsh and fish:
   eval "$(_HANSARD_COMPLETE=bash_source hansard)"
   eval "$(_HANSARD_COMPLETE=zsh_source hansard)"
   _HANSARD_COMPLETE=fish_source hansard | source

@@ -24,6 +24,7 @@ from hansard.cli.options import (
 )
 from hansard.cli.progress import Progress
 from hansard.cli.screen import line, paint, plural, safe, size
+from hansard.cli.sessions import rows
 from hansard.errors import Damaged, HansardError, NewerFormat, SessionNotFound
 
 if TYPE_CHECKING:
@@ -105,15 +106,12 @@ def _named(id: str, head: Head | None) -> str:
 
 def _ask(store: Store, heads: dict[str, Head | None]) -> None:
     holders = {holder.session: holder for holder in store.locks()}
-    for id, head in list(heads.items())[:SHOWN]:
-        told = _named(id, head)
-        if head is not None:
-            told += f"  ({plural(head.messages, 'message')}, {screen.ago(head.updated_at)})"
-        streams.told(told)
+    _table([head for head in heads.values() if head is not None], beside=True)
+    for id, head in heads.items():
+        if head is None:
+            streams.told(_named(id, head))
         if id in holders:
-            streams.told(paint(f"  it is open by {safe(str(holders[id]))}", "bad"))
-    if len(heads) > SHOWN:
-        streams.told(f"and {len(heads) - SHOWN:,} more")
+            streams.told(paint(f"{line(id)} is open by {safe(str(holders[id]))}", "bad"))
     them = "it" if len(heads) == 1 else f"these {len(heads):,} sessions"
     confirm(f"Delete {them} for good?", yes=False)
 
@@ -193,15 +191,21 @@ def cleanup(
 
 
 def _tell(store: Store, done: Cleanup, *, beside: bool) -> None:
-    """The sessions that are to go, the oldest first. Beside the output only the first of them."""
-    for id in done.ids[:SHOWN] if beside else done.ids:
-        told = line(id)
+    """The sessions that are to go, the oldest first."""
+    heads = []
+    for id in done.ids:
         with suppress(HansardError):
-            head = store.head(id)
-            told = f"{_named(id, head)}  ({screen.ago(head.updated_at)})"
-        click.echo(told, err=beside)
-    if beside and len(done.ids) > SHOWN:
-        streams.told(f"and {len(done.ids) - SHOWN:,} more")
+            heads.append(store.head(id))
+    _table(heads, beside=beside)
+
+
+def _table(heads: Sequence[Head], *, beside: bool) -> None:
+    """Sessions as a list has them. Beside the output only the first of them."""
+    shown = heads[:SHOWN] if beside else heads
+    if shown:
+        click.echo("\n".join(rows(shown)), err=beside, color=streams.colour())
+    if len(heads) > len(shown):
+        streams.told(f"and {len(heads) - len(shown):,} more")
 
 
 @click.command(

@@ -56,6 +56,8 @@ CLASSES: list[type] = [
     hansard.Head,
     hansard.Record,
     hansard.History,
+    hansard.TurnView,
+    hansard.TurnItem,
     hansard.Page,
     hansard.Usage,
     hansard.UsageLine,

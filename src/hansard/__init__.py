@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hansard.store import Page, Report, Store, Vacuumed, default_path, open, workspace
     from hansard.views.head import Head
     from hansard.views.history import History
+    from hansard.views.turns import TurnItem, TurnView
     from hansard.views.usage import Usage
 
 _LAZY = {
@@ -79,6 +80,8 @@ _LAZY = {
     "workspace": "hansard.store",
     "Head": "hansard.views.head",
     "History": "hansard.views.history",
+    "TurnItem": "hansard.views.turns",
+    "TurnView": "hansard.views.turns",
     "Usage": "hansard.views.usage",
 }
 
@@ -136,6 +139,8 @@ __all__ = [
     "StoreFull",
     "StoreUnavailable",
     "TurnInProgress",
+    "TurnItem",
+    "TurnView",
     "Unauthorized",
     "Unsupported",
     "Usage",

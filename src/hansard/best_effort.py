@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hansard.records import Record
     from hansard.session import Session, View
     from hansard.store import Store
+    from hansard.views.turns import TurnView
 
 log = logging.getLogger("hansard")
 
@@ -156,6 +157,7 @@ def _nothing() -> None:
 _EMPTY: dict[str, Callable[[], Any]] = {
     "history": History,
     "records": lambda: iter(()),
+    "turns": lambda: iter(()),
     "summary": str,
     "subs": list,
     "delete": bool,
@@ -519,6 +521,11 @@ class BestEffortStore(_Failures):
     def records(self, key: str, **which: Any) -> Iterator[Record]:
         """Everything that was written, in order."""
         return self._of(key, lambda view: view.records(**which), iter(()))
+
+    @_tried
+    def turns(self, key: str, **which: Any) -> Iterator[TurnView]:
+        """What was said, as turns."""
+        return self._of(key, lambda view: view.turns(**which), iter(()))
 
     @_tried
     def get(self, key: str, ref: int | str) -> Record | None:

@@ -32,9 +32,10 @@ from hansard.errors import (
 from hansard.records import Damage, Draft, Record, encode, encodes, freeze, utc
 from hansard.views import head as heads
 from hansard.views import history as views
-from hansard.views import vacuum
+from hansard.views import turns, vacuum
 from hansard.views.head import Head
 from hansard.views.history import Entry, History, Part
+from hansard.views.turns import TurnView
 from hansard.views.usage import MOST, Usage, understand
 from hansard.views.usage import add as add_usage
 
@@ -221,6 +222,29 @@ class View:
         if since is None and until is None:
             return found
         return _between(found, since, until, limit)
+
+    def turns(self, *, live: bool = False, limit: int | None = None) -> Iterator[TurnView]:
+        """What was said, as turns: what somebody put in, and what followed until the next time, tool calls
+        with their results. All of it, in order; with `live` only what the model sees now, numbered by
+        itself; with `limit` the newest so many, without numbers where not all of them are read."""
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
+        with self._mutex:
+            head = self._look()
+        if live:
+            seen = self._till_whole(turns.live(head.base, head.seq, self._read), head.seq)
+            return seen if limit is None else turns.latest(seen, limit)
+        if head.seq < 0:
+            return iter(())
+        spans = [(0, head.seq)]
+        if limit is None:
+            return turns.fold(self._read(spans, turns.KINDS))
+        return turns.newest(self._backwards(spans, turns.KINDS), limit)
+
+    def _till_whole(self, seen: Iterator[TurnView], seq: int) -> Iterator[TurnView]:
+        """What the model sees, if all of it was there until it was read."""
+        yield from seen
+        self._still_whole(seq)
 
     def get(self, ref: int | str) -> Record | None:
         """The record with this seq or this id, or None."""

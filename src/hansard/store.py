@@ -503,7 +503,7 @@ class Store:
     def _forked(self, parent: View, then: Head, point: int, begin: Draft) -> Iterator[Draft]:
         yield begin
         seq = 0
-        for place, payload, record in histories.shown(then.base, point, parent._read):
+        for (place, _), payload, record in histories.shown(then.base, point, parent._read):
             seq += 1
             draft = Draft(kind="message", data=msgspec.Raw(encode(payload)), at=begin.at)
             if record is not None:

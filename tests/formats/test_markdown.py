@@ -142,7 +142,10 @@ def test_each_message_names_its_speaker_and_quotes_what_was_said() -> None:
 
 
 def test_a_record_says_when_it_was_said_and_by_which_model_where_that_differs() -> None:
-    records = [message(said("a", "assistant"), model="gpt-5"), message(said("b", "assistant"), model="mini")]
+    records = [
+        message(said("a", "assistant"), 1, model="gpt-5"),
+        message(said("b", "assistant"), 2, model="mini"),
+    ]
     text = render(head(model="gpt-5"), records)
     assert "## Assistant\n\n2026-05-01 12:30:00 UTC\n\n> a\n" in text
     assert "## Assistant\n\n2026-05-01 12:30:00 UTC · `mini`\n\n> b\n" in text
@@ -300,7 +303,7 @@ def test_a_record_that_must_be_understood_is_not_passed_over() -> None:
         render(None, [Record(kind="!redacted", at=AT, seq=1)])
 
 
-def test_a_long_session_passes_through_message_by_message() -> None:
+def test_a_long_session_passes_through_turn_by_turn() -> None:
     taken = 0
 
     def endless() -> Iterator[Any]:
@@ -312,7 +315,30 @@ def test_a_long_session_passes_through_message_by_message() -> None:
     stream = pieces(None, endless(), "markdown")
     while "Message 50" not in next(stream):
         pass
-    assert taken == 50
+    assert taken == 51  # which ends the turn before it
+
+
+def test_results_stand_below_their_calls_in_whatever_order_they_came() -> None:
+    calls = [{"id": id, "type": "function", "function": {"name": id, "arguments": ""}} for id in ("a", "b")]
+    results = [{"role": "tool", "tool_call_id": id, "content": f"of {id}"} for id in ("b", "a")]
+    text = render(None, [said("go"), {"role": "assistant", "tool_calls": calls}, *results])
+    assert re.findall("<summary>(.*)</summary>", text) == [
+        "Call of <code>a</code>",
+        "Result of <code>a</code> (4 B)",
+        "Call of <code>b</code>",
+        "Result of <code>b</code> (4 B)",
+    ]
+
+
+def test_what_vacuum_took_out_is_told() -> None:
+    with hansard.open("memory:") as store:
+        with store.create("s") as session:
+            session.extend([said("one"), said("two"), said("three")])
+            session.truncate(1)
+        store.vacuum("s", drop_history=True)
+        text = render(store.head("s"), store.read("s").records())
+    assert "\n*2 messages that the model no longer sees were taken out here.*\n" in text
+    assert "> one" not in text
 
 
 # -- nothing breaks out -----------------------------------------------------------------------------

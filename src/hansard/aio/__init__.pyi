@@ -22,6 +22,7 @@ from hansard.state import Expiry
 from hansard.store import Page, Ref, Report, Vacuumed
 from hansard.views.head import Head
 from hansard.views.history import History
+from hansard.views.turns import TurnView
 
 _List = list
 
@@ -65,6 +66,11 @@ class View:
         """Everything that was written, in order: with a seq greater than `after` and less than `before`,
         from `since` on and earlier than `until`, of these kinds, at most `limit`;
         the newest first with `reverse`."""
+
+    def turns(self, *, live: bool = False, limit: int | None = None) -> Stream[TurnView]:
+        """What was said, as turns: what somebody put in, and what followed until the next time, tool calls
+        with their results. All of it, in order; with `live` only what the model sees now, numbered by
+        itself; with `limit` the newest so many, without numbers where not all of them are read."""
 
     async def get(self, ref: int | str) -> Record | None:
         """The record with this seq or this id, or None."""
@@ -671,6 +677,9 @@ class BestEffortStore(_Failures):
 
     def records(self, key: str, **which: Any) -> Stream[Record]:
         """Everything that was written, in order."""
+
+    def turns(self, key: str, **which: Any) -> Stream[TurnView]:
+        """What was said, as turns."""
 
     async def get(self, key: str, ref: int | str) -> Record | None:
         """The record with this seq or this id, or None."""

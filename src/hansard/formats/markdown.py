@@ -11,53 +11,38 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent
 
 import msgspec
 
-from hansard import messages
-from hansard.messages import Message, Part
-from hansard.records import Record, freeze, understood
+from hansard.views import turns
 from hansard.views.head import OPEN_STATUS
-from hansard.views.history import inline
-from hansard.views.words import line, safe, size_of, tokens
+from hansard.views.words import changed, gone, line, safe, size_of, tokens
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
     from hansard.views.head import Head
-
-_WAITING = 1000
-"""Calls without a result of which the name is remembered."""
+    from hansard.views.turns import TurnItem, TurnView
 
 
 def pieces(head: Head | None, records: Iterable[Any]) -> Iterator[str]:
-    """The document, a piece for each message: all that was said, and where the model's history changed."""
+    """The document, a piece for each turn: all that was said, and where the model's history changed."""
     yield f"# {_plain(head.title if head else '') or 'Untitled session'}\n"
     if head is not None:
         yield _facts(head)
-    tools: dict[str, str] = {}
-    before, empty = "", True
-    for item in records:
-        if isinstance(item, Record):
-            record = understood(item)
-            if record.kind == "history" and isinstance(record.data, dict):
-                yield _join(_change(record.data, inline(record)))
-                before = ""
-                continue
-            if record.kind != "message":
-                continue
-            payload, shape, note = record.data, record.shape, _note(record, head)
-        else:
-            payload, shape, note = freeze(item)[1], None, ""
-        message = messages.read(payload, shape)
-        yield _join(_message(message, payload, tools, before, note))
-        before, empty = message.role, False
+    model, before, empty = head.model if head else "", "", True
+    for turn in turns.fold(records):
+        yield _join(_turn(turn, model, before))
+        if turn.items:
+            before = _speaker(turn.items[-1])
+            empty = empty and all(item.kind in _NOTES for item in turn.items)
     if empty:
         yield "\n*No messages.*\n"
 
@@ -79,12 +64,6 @@ def _facts(head: Head) -> str:
     return "\n" + "".join(f"- **{name}:** {fact}\n" for name, fact in facts.items() if fact)
 
 
-def _note(record: Record, head: Head | None) -> str:
-    """When it was said; and by which model, where that is not the one of the whole session."""
-    model = record.model if record.model and (head is None or record.model != head.model) else ""
-    return " · ".join(filter(None, (_moment(record.when), _code(model))))
-
-
 def _moment(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
@@ -93,125 +72,111 @@ def _join(blocks: Iterable[str]) -> str:
     return "".join(f"\n{block}\n" for block in blocks)
 
 
-# -- messages ---------------------------------------------------------------------------------------
+# -- turns ------------------------------------------------------------------------------------------
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
+_NOTES = ("change", "gone")
+"""Items that are Hansard's own: nobody speaks in them."""
 
 
-def _message(
-    message: Message, payload: Any, tools: dict[str, str], before: str, note: str = ""
-) -> Iterator[str]:
-    """The blocks of a message. Results stand below what they answer, without a heading of their own."""
-    if message.role != "tool" or before not in ("assistant", "tool"):
-        yield f"## {_SPEAKERS.get(message.role, 'Message')}"
-        if note:
-            yield note
-    yield from _body(message, payload, tools)
+def _turn(turn: TurnView, model: str, before: str) -> Iterator[str]:
+    """The blocks of a turn, message by message. Results stand below what they answer, and those of which the
+    call is somewhere else without a heading of their own where that can be."""
+    for said in _messages(turn.items):
+        first = said[0]
+        role = _speaker(first)
+        if first.kind == "change":
+            yield from _change(first)
+        elif first.kind == "gone":
+            yield f"*{gone(first.data)}*"
+        else:
+            if role != "tool" or before not in ("assistant", "tool"):
+                yield f"## {_SPEAKERS.get(role, 'Message')}"
+                if note := _note(first, model):
+                    yield note
+            yield from _body(said)
+        before = role
 
 
-def _body(message: Message, payload: Any, tools: dict[str, str]) -> Iterator[str]:
-    shown = 0
-    for part, images in _grouped(message.parts):
-        for block in _part(part, images, tools):
-            shown += 1
-            yield block
-    unread = any(part.kind == "other" and not part.text for part in message.parts)
-    if unread or not (message.shape or message.parts):
-        yield from _fold("As it was written", _json(payload), language="json")
-    elif not shown:
-        yield "*(empty)*"
+def _messages(items: Iterable[TurnItem]) -> Iterator[list[TurnItem]]:
+    """The items of each message."""
+    return (list(said) for _, said in groupby(items, lambda item: (item.seq, item.inner, item.role)))
 
 
-def _grouped(parts: Sequence[Part]) -> Iterator[tuple[Part, list[Part]]]:
-    """Each part with the images that come with it: a result with several is several parts."""
-    group: list[Part] = []
-    for part in parts:
-        first = group[0] if group else None
-        if first and part.kind == first.kind == "result" and part.id == first.id and not part.text:
-            group.append(part)
-            continue
-        if first:
-            yield first, group
-        group = [part]
-    if group:
-        yield group[0], group
+def _speaker(item: TurnItem) -> str:
+    return "" if item.kind in _NOTES else item.role
 
 
-def _part(part: Part, group: Sequence[Part], tools: dict[str, str]) -> Iterator[str]:
-    match part.kind:
-        case "text" | "other":
-            if part.text and not part.text.isspace():
-                yield _quote(part.text)
+def _note(item: TurnItem, model: str) -> str:
+    """When it was said; and by which model, where that is not the one of the whole session."""
+    moment = _moment(item.at) if item.at else ""
+    return " · ".join(filter(None, (moment, _code(item.model) if item.model != model else "")))
+
+
+def _body(items: Iterable[TurnItem]) -> Iterator[str]:
+    for item in items:
+        yield from _item(item)
+
+
+def _item(item: TurnItem) -> Iterator[str]:
+    match item.kind:
+        case "text":
+            yield _quote(item.text) if item.text else "*(empty)*"
+        case "other":
+            if item.text:
+                yield _quote(item.text)
+            else:
+                yield from _fold("As it was written", _json(item.data), language="json")
         case "reasoning":
-            if part.text and not part.text.isspace():
-                yield from _folded("Reasoning", [_quote(part.text)])
+            if item.text and not item.text.isspace():
+                yield from _folded("Reasoning", [_quote(item.text)])
             else:
                 yield "*Reasoning that is not readable.*"
         case "call":
-            if part.id and len(tools) < _WAITING:
-                tools[part.id] = part.name
-            shown = f" {_tag(line(part.text, 80))}" if part.text else ""
-            yield from _fold(f"Call of {_tag(part.name or 'a tool')}{shown}", *_indented(part.text))
+            shown = f" {_tag(line(item.text, 80))}" if item.text else ""
+            yield from _fold(f"Call of {_tag(item.name or 'a tool')}{shown}", *_indented(item.text))
+            yield from _body(item.items)
         case "result":
-            name = part.name or tools.get(part.id, "")
-            tools.pop(part.id, None)
-            summary = f"Result of {_tag(name)}" if name else "Result"
-            if part.error:
+            summary = f"Result of {_tag(item.name)}" if item.name else "Result"
+            if item.error:
                 summary += ": <strong>failed</strong>"
-            elif part.text:
-                summary += f" ({size_of(part.text)})"
-            attached = [_attached("Image", one) for one in group if one.media]
-            yield from _fold(summary, *_indented(part.text), beside=attached)
+            elif item.text:
+                summary += f" ({size_of(item.text)})"
+            yield from _fold(summary, *_indented(item.text), beside=map(_attached, item.items))
+        case "image" | "file" if item.text:
+            yield from _fold(f"{item.kind.title()} {_tag(item.name)}".rstrip(), item.text)
         case _:
-            kind = "Image" if part.kind == "image" else "File"
-            if part.text:
-                yield from _fold(f"{kind} {_tag(part.name)}".rstrip(), part.text)
-            else:
-                yield _attached(kind, part)
+            yield _attached(item)
 
 
-def _attached(kind: str, part: Part) -> str:
+def _attached(item: TurnItem) -> str:
     """A line that says what it is and where. A link, so that who opens the document loads nothing by it."""
-    inside = part.media.startswith("data:")
-    told = [f"*{kind}*", _code(part.name), _code(part.mime)]
-    if inside:
-        told.append(f"({size_of(part.media)}, not included)")
-    elif re.match(r"https?://", part.media, re.IGNORECASE):
-        target = percent(part.media, safe="!#$%&'()*+,/:;=?@[]~-._", errors="replace")
+    told = [f"*{item.kind.title()}*", _code(item.name), _code(item.mime)]
+    if item.media.startswith("data:"):
+        told.append(f"({size_of(item.media)}, not included)")
+    elif re.match(r"https?://", item.media, re.IGNORECASE):
+        target = percent(item.media, safe="!#$%&'()*+,/:;=?@[]~-._", errors="replace")
         told.append(f"[link](<{target.replace('&', '&amp;')}>)")
     else:
-        told.append(_code(part.media))
+        told.append(_code(item.media))
     return " ".join(filter(None, told))
 
 
 # -- changes of the history -------------------------------------------------------------------------
 
-_CHANGES = {
-    "checkpoint": "The model goes on from a summary of what was said so far.",
-    "truncate": "The model goes on with the end of what was said so far.",
-    "set": "The model goes on from messages that were set anew.",
-    "pop": "What was said last was taken back: the model does not see it any more.",
-    "clear": "The model goes on without what was said so far.",
-    "rewind": "The model goes back to an earlier point, and on from there.",
-}
 
-
-def _change(data: dict[str, Any], written: Sequence[Any]) -> Iterator[str]:
+def _change(item: TurnItem) -> Iterator[str]:
     """A note between rules, with the messages that the model sees instead and nobody said."""
-    op, summary = data.get("op"), data.get("summary")
-    known = _CHANGES.get(op) if isinstance(op, str) else None
     yield "---"
-    yield f"*{known or 'What the model sees was changed.'}*"
+    yield f"*{changed(item.name)}*"
     blocks: list[str] = []
-    tools: dict[str, str] = {}
-    for payload in written:
-        message = messages.read(payload)
-        blocks.append(f"**{_SPEAKERS.get(message.role, 'Message')}**")
-        blocks += _body(message, payload, tools)
+    for said in _messages(item.items):
+        blocks.append(f"**{_SPEAKERS.get(said[0].role, 'Message')}**")
+        blocks += _body(said)
     if blocks:
         yield from _folded("What the model sees instead", blocks)
-    if op == "checkpoint" and isinstance(summary, str) and summary.strip():
-        yield from _folded("Summary", [_quote(summary)])
+    if item.text.strip():
+        yield from _folded("Summary", [_quote(item.text)])
     yield "---"
 
 

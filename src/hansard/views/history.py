@@ -96,7 +96,8 @@ def named(given: Sequence[Any], seq: int) -> tuple[Part, ...]:
 def inline(record: Record) -> list[Any]:
     """The messages written inside a history record."""
     given = record.data.get("parts") if isinstance(record.data, dict) else None
-    return [p["message"] for p in given or () if isinstance(p, dict) and "message" in p]
+    listed = given if isinstance(given, list) else ()
+    return [p["message"] for p in listed if isinstance(p, dict) and "message" in p]
 
 
 def entries(base: Base, last: int, read: Read) -> list[Entry]:
@@ -300,17 +301,17 @@ def answering(
     return found
 
 
-def shown(base: Base, last: int, read: Read) -> Iterator[tuple[int, Any, Record | None]]:
-    """What the model sees, one message at a time in bounded memory: the record it stands in, what it says,
-    and its own record where it has one."""
+def shown(base: Base, last: int, read: Read) -> Iterator[tuple[Place, Any, Record | None]]:
+    """What the model sees, one message at a time in bounded memory: where it stands, what it says, and its
+    own record where it has one."""
     for part in (*base.parts, (base.after + 1, last)):
         if len(part) == 2 and part[0] <= part[1]:
             for record in read([(part[0], part[1])], ("message",)):
-                yield record.seq, record.data, record
+                yield (record.seq, -1), record.data, record
         elif len(part) == 3:
             for record in read([(part[0], part[0])], ("history",)):
-                for payload in inline(record)[part[1] : part[2] + 1]:
-                    yield record.seq, payload, None
+                written = inline(record)[part[1] : part[2] + 1]
+                yield from (((record.seq, i), payload, None) for i, payload in enumerate(written, part[1]))
 
 
 def _orphans(given: Sequence[Entry]) -> set[str]:

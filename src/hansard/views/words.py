@@ -99,3 +99,32 @@ def tokens(usage: Usage) -> str:
         told = [f"{usage.total_tokens:,} in all"]
     cost = "" if usage.cost is None else f"${usage.cost:,.4f}".rstrip("0").rstrip(".")
     return " · ".join(piece for piece in (", ".join(told), cost) if piece)
+
+
+_CHANGES = {
+    "checkpoint": "The model goes on from a summary of what was said so far.",
+    "truncate": "The model goes on with the end of what was said so far.",
+    "set": "The model goes on from messages that were set anew.",
+    "pop": "What was said last was taken back: the model does not see it any more.",
+    "clear": "The model goes on without what was said so far.",
+    "rewind": "The model goes back to an earlier point, and on from there.",
+    "fork": "What was said so far is a copy from another session.",
+}
+
+
+def changed(op: str) -> str:
+    """What a change of the history did, by the name of the call."""
+    return _CHANGES.get(op, "What the model sees was changed.")
+
+
+def gone(kinds: dict[str, int]) -> str:
+    """What `vacuum` took out, by the kinds of records that it counted.
+
+    >>> gone({"message": 412, "history": 1})
+    '412 messages that the model no longer sees were taken out here.'
+    """
+    count = kinds.get("message", 0)
+    if not count:
+        return "Records of changes that are over were taken out here."
+    were = "was" if count == 1 else "were"
+    return f"{plural(count, 'message')} that the model no longer sees {were} taken out here."

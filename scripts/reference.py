@@ -59,6 +59,8 @@ CLASSES: list[type] = [
     hansard.TurnView,
     hansard.TurnItem,
     hansard.Page,
+    hansard.Hits,
+    hansard.Hit,
     hansard.Usage,
     hansard.UsageLine,
     hansard.Holder,

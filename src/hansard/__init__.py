@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from hansard.records import Damage, Record
     from hansard.retention import Cleanup
     from hansard.session import Session, UsageLine, View
-    from hansard.store import Page, Report, Store, Vacuumed, default_path, open, workspace
+    from hansard.store import Hits, Page, Report, Store, Vacuumed, default_path, open, workspace
     from hansard.views.head import Head
     from hansard.views.history import History
+    from hansard.views.search import Hit
     from hansard.views.turns import TurnItem, TurnView
     from hansard.views.usage import Usage
 
@@ -71,6 +72,7 @@ _LAZY = {
     "Session": "hansard.session",
     "UsageLine": "hansard.session",
     "View": "hansard.session",
+    "Hits": "hansard.store",
     "Page": "hansard.store",
     "Report": "hansard.store",
     "Store": "hansard.store",
@@ -80,6 +82,7 @@ _LAZY = {
     "workspace": "hansard.store",
     "Head": "hansard.views.head",
     "History": "hansard.views.history",
+    "Hit": "hansard.views.search",
     "TurnItem": "hansard.views.turns",
     "TurnView": "hansard.views.turns",
     "Usage": "hansard.views.usage",
@@ -121,6 +124,8 @@ __all__ = [
     "HansardWarning",
     "Head",
     "History",
+    "Hit",
+    "Hits",
     "Holder",
     "InvalidId",
     "InvalidPayload",

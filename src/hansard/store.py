@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from hansard.following import Cursor, Follower
     from hansard.retention import Cleanup
     from hansard.state import State
+    from hansard.views.search import Hit
 
 _List = list  # the class has a method of that name
 
@@ -92,6 +93,12 @@ STORE = "HANSARD_STORE"
 
 class Page(list[Head]):
     """Heads in order. `next` is where the next page begins (`after=`), or None at the end."""
+
+    next: str | None = None
+
+
+class Hits(list["Hit"]):
+    """What a search found, in order. `next` is where the next page begins (`after=`), or None at the end."""
 
     next: str | None = None
 
@@ -431,6 +438,69 @@ class Store:
             del page[limit:]
             page.next = _cursor(order, rank(page[-1], query), page[-1].id, now)
         return page
+
+    def search(
+        self,
+        query: str,
+        *,
+        agent: str | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        role: str | None = None,
+        session: Ref | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tools: bool = True,
+        order: str = "rank",
+        limit: int | None = 20,
+        after: str | None = None,
+        told: Callable[[int, int], None] | None = None,
+    ) -> Hits:
+        """A page of the messages in which all words of the query stand, also those that the model does not
+        see any more: `"side by side"`, `begin*`, `-without`; see docs/search.md. Without `tools` what tools
+        were given and gave does not count. The best come first, or with `order="newest"` the newest.
+        `page.next` is the `after` of the next page; `told` hears how many bytes of how many were read, where
+        much is new since the last search.
+
+        >>> with open("memory:") as store, store.create() as session:
+        ...     _ = session.append({"role": "user", "content": "Why is the café closed?"})
+        ...     store.search("cafe")[0].marked()
+        'Why is the [café] closed?'
+        """
+        from hansard.views import search as searching
+
+        self._check()
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more, or None for all")
+        if order not in searching.ORDERS:
+            raise ValueError(f"order is {order!r}; there are {', '.join(searching.ORDERS)}")
+        folder = None if workspace is None else self.workspace(workspace)
+        wanted = searching.Query(
+            terms=searching.parse(query),
+            agent=agent,
+            workspace=folder,
+            role=role,
+            session=None if session is None else self._exact(session)[0],
+            since=None if since is None else utc(since),
+            until=None if until is None else utc(until),
+            tools=tools,
+            order=order,
+            limit=None if limit is None else min(limit, _MOST) + 1,
+            now=self._now(),
+        )
+        if after is not None:
+            place, now = searching.place_of(after, wanted)
+            wanted = msgspec.structs.replace(wanted, place=place, now=now)
+        hits = Hits()
+        if limit == 0 or not wanted.terms.wanted:
+            return hits
+        if not all(encodes(text) for text in (agent, folder, role) if text is not None):
+            return hits  # no session has such a text
+        found = self._engine.search(wanted, told)
+        if limit is not None and len(found) > limit:
+            del found[limit:]
+            hits.next = searching.cursor(found[-1], wanted)
+        hits += [searching.hit(one, wanted) for one in found]
+        return hits
 
     def delete(self, ref: Ref) -> bool:
         """Takes a session away for good, with its children and documents; False where there is none."""

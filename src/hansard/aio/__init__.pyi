@@ -19,7 +19,7 @@ from hansard.following import Cursor
 from hansard.records import Damage, Record
 from hansard.retention import Cleanup
 from hansard.state import Expiry
-from hansard.store import Page, Ref, Report, Vacuumed
+from hansard.store import Hits, Page, Ref, Report, Vacuumed
 from hansard.views.head import Head
 from hansard.views.history import History
 from hansard.views.turns import TurnView
@@ -355,6 +355,33 @@ class Store:
     ) -> Page:
         """A page of heads, newest activity first; sessions without user input only with `empty`.
         `page.next` is the `after` of the next page."""
+
+    async def search(
+        self,
+        query: str,
+        *,
+        agent: str | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        role: str | None = None,
+        session: Ref | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tools: bool = True,
+        order: str = "rank",
+        limit: int | None = 20,
+        after: str | None = None,
+        told: Callable[[int, int], None] | None = None,
+    ) -> Hits:
+        """A page of the messages in which all words of the query stand, also those that the model does not
+        see any more: `"side by side"`, `begin*`, `-without`; see docs/search.md. Without `tools` what tools
+        were given and gave does not count. The best come first, or with `order="newest"` the newest.
+        `page.next` is the `after` of the next page; `told` hears how many bytes of how many were read, where
+        much is new since the last search.
+
+        >>> with open("memory:") as store, store.create() as session:
+        ...     _ = session.append({"role": "user", "content": "Why is the café closed?"})
+        ...     store.search("cafe")[0].marked()
+        'Why is the [café] closed?'"""
 
     async def delete(self, ref: Ref) -> bool:
         """Takes a session away for good, with its children and documents; False where there is none."""

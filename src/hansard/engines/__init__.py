@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,6 +18,9 @@ from hansard.errors import Conflict, SessionBusy
 from hansard.records import Damage, Draft, Record, decode, encode, equal
 from hansard.views import vacuum
 from hansard.views.head import Head, Query
+
+if TYPE_CHECKING:
+    from hansard.views import search as searching
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -220,6 +223,13 @@ class Engine(Protocol):
 
     def count(self, query: Query) -> int:
         """How many heads match, whatever the limit."""
+        ...
+
+    def search(
+        self, query: searching.Query, told: Callable[[int, int], None] | None = None
+    ) -> list[searching.Found]:
+        """The records that `hansard.views.search.scan` would find, in its order, `query.limit` of them at
+        most. Where that takes a while, `told` hears how many bytes were gone through, and of how many."""
         ...
 
     def sessions(self) -> Iterator[str]:

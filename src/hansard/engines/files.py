@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from errno import EISDIR, ELOOP, ENOENT, ENXIO
 from itertools import chain, count, islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 from hansard.engines import Blob, Finding, Holder, Shelf, once, reentered, repeated, unexpected
@@ -57,6 +57,9 @@ from hansard.records import (
 from hansard.views import head as heads
 from hansard.views import vacuum
 from hansard.views.head import Head, Query
+
+if TYPE_CHECKING:
+    from hansard.views import search as searching
 
 T = TypeVar("T")
 
@@ -898,6 +901,18 @@ class Files:
             if self.disk.look(self._log_path(session)) is None:
                 self._gone(session, touched)
         self.catalog.checked()
+
+    def search(
+        self, query: searching.Query, told: Callable[[int, int], None] | None = None
+    ) -> list[searching.Found]:
+        from hansard.views import search as searching
+
+        return searching.scan(self._said(), query)
+
+    def _said(self) -> Iterator[tuple[Head, Iterator[Record]]]:
+        for session in self.sessions():
+            with suppress(SessionNotFound, Damaged, NewerFormat):
+                yield self.head(session), self.read(session, kinds=("message", "history"))
 
     def sessions(self) -> Iterator[str]:
         self._alive()

@@ -11,7 +11,7 @@ from copy import copy
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hansard.engines import (
     Blob,
@@ -29,6 +29,9 @@ from hansard.records import Damage, Draft, Record, encode, parse, redrafted, und
 from hansard.views import head as heads
 from hansard.views import vacuum
 from hansard.views.head import Head, Query
+
+if TYPE_CHECKING:
+    from hansard.views import search as searching
 
 
 class MemoryLease:
@@ -301,6 +304,23 @@ class Memory:
         self._alive()
         with self._mutex:
             return sum(1 for _ in self._matching(query))
+
+    def search(
+        self, query: searching.Query, told: Callable[[int, int], None] | None = None
+    ) -> list[searching.Found]:
+        from hansard.views import search as searching  # it takes a while, and few ask for it
+
+        self._alive()
+        with self._mutex:
+            logs = [(heads.copy(log.head), log, log.last) for log in self._logs.values() if log.head]
+        said = ((head, self._said(log, last, searching.SEARCHED)) for head, log, last in logs)
+        return searching.scan(said, query)
+
+    def _said(self, log: Log, last: int, kinds: Sequence[str]) -> Iterator[Record]:
+        """The records of some kinds, as far as the log went when the search began."""
+        for seq, kind in zip(list(log.seqs), list(log.kinds), strict=False):
+            if kind in kinds and seq <= last:
+                yield self._given(log, seq)
 
     def sessions(self) -> Iterator[str]:
         self._alive()

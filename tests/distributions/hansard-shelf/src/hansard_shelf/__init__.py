@@ -37,6 +37,7 @@ from hansard.errors import (
 )
 from hansard.records import Damage, Draft, Record, encode, parse, redrafted, understood
 from hansard.views import head as heads
+from hansard.views import search as searching
 from hansard.views import vacuum
 from hansard.views.head import Head, Query
 from hansard_shelf.database import Database
@@ -263,7 +264,7 @@ class ShelfEngine:
         self.head(session)
         return []  # SQLite either reads a row or fails; `doctor` looks deeper
 
-    # -- lists: all heads are looked at, so a list takes as long as there are sessions
+    # -- lists: all heads, or records, are looked at, so they take as long as there are any
 
     def heads(self, query: Query) -> list[Head]:
         found = [(heads.rank(head, query), head.id, head) for head in self._matching(query)]
@@ -274,6 +275,17 @@ class ShelfEngine:
 
     def count(self, query: Query) -> int:
         return sum(1 for _ in self._matching(query))
+
+    def search(
+        self, query: searching.Query, told: Callable[[int, int], None] | None = None
+    ) -> list[searching.Found]:
+        with self._db.reading() as db:
+            return searching.scan(self._said(db), query)
+
+    def _said(self, db: sqlite3.Connection) -> Iterator[tuple[Head, Iterator[Record]]]:
+        for row in db.execute("SELECT number, head, folded_by FROM sessions").fetchall():
+            with suppress(Damaged, NewerFormat):
+                yield self._head(db, *row), _records(db, row[0], kinds=searching.SEARCHED)
 
     def sessions(self) -> Iterator[str]:
         with self._db.reading() as db:

@@ -139,7 +139,9 @@ def test_the_library_says_that_there_is_no_current_folder(nowhere):
 
 
 @pytest.mark.parametrize("store", [None, "~/agents", "~"])
-@pytest.mark.parametrize("command", ["ls", "show", "doctor", ""])
+@pytest.mark.parametrize(
+    "command", ["ls", "show", "doctor", "", "tail", "new", "append a b", "cleanup --keep-last 1"]
+)
 def test_without_a_home_it_says_what_to_set(command, store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HANSARD_STORE")

@@ -9,6 +9,7 @@ import click
 
 from hansard.cli import screen
 from hansard.cli.options import Asked, Refused, asks, by_id, meant, open_store, sessions
+from hansard.cli.progress import Progress
 from hansard.errors import HansardError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def fork(
     with open_store(asked) as store:
         exact = meant(store, ref, id, needed=True)
         try:
-            with store.fork(exact, at=at, id=name, **fields) as session:
+            with Progress("copying"), store.fork(exact, at=at, id=name, **fields) as session:
                 head = session.head
         except HansardError:
             raise

@@ -90,7 +90,7 @@ class Count(click.IntRange):
         return min(super().convert(value, param, ctx), sys.maxsize - 1)
 
 
-_SPAN = re.compile(r"(\d+)\s*(s|m|min|h|d|w)")
+_SPAN = r"(\d+)\s*(s|m|min|h|d|w)"
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -99,7 +99,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> dat
     if value is None:
         return None
     text = value.strip().lower()
-    span = _SPAN.fullmatch(text)
+    span = re.fullmatch(_SPAN, text)
     try:
         if span:
             return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
@@ -112,14 +112,14 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> dat
         ) from None
 
 
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_BYTES = r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?"
 
 
 def byte_count(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """A number of bytes: `5GB`, `500M`, `1.5GiB`, `1000`."""
     if value is None:
         return None
-    found = _BYTES.fullmatch(value.strip())
+    found = re.fullmatch(_BYTES, value.strip(), re.IGNORECASE)
     if found is None or (found[3] and not found[2]):
         raise click.BadParameter(f"{value!r} is no size; give one like 500MB, 5GB or 2GiB")
     power = "kmgt".index(found[2].lower()) + 1 if found[2] else 0

@@ -71,9 +71,13 @@ def rm(asked: Asked, *, refs: Sequence[str], ids: Sequence[str], yes: bool) -> N
             _ask(store, heads)
         gone: list[str] = []
         missing: list[str] = []
-        for id in chosen:
-            (gone if store.delete(id) else missing).append(id)
-            if not asked.json and id in gone:
+        try:
+            with Progress("deleting", unit="session", total=len(chosen)) as progress:
+                for done, id in enumerate(chosen):
+                    progress(done)
+                    (gone if store.delete(id) else missing).append(id)
+        finally:  # if one cannot be deleted, the others are gone all the same
+            for id in () if asked.json else gone:
                 click.echo(f"Deleted {_named(id, heads[id])}")
         if asked.json:
             removed: outputs.Removed = {"store": store.url, "deleted": gone, "missing": missing}

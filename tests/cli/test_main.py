@@ -150,6 +150,7 @@ def test_colour_can_be_declined(begin, terminal, command, environment):
     "command",
     [
         *(["ls"], ["show"], ["show", "--records"], ["show", "s"], [], ["ls", "--json"], ["show", "--json"]),
+        ["show", "--live"],
         *(["tail", "s2"], ["tail", "s2", "--json"], ["export", "s2"], ["export", "s2", "--json"], ["locks"]),
         *(["fork", "s2", "--json"], ["label", "s2"], ["label", "s2", f"+{HOSTILE.replace(chr(0), '')}"]),
         *(["cleanup", "--keep-last", "0"], ["cleanup", "--keep-last", "0", "--dry-run"], ["rm", "owned"]),
@@ -204,7 +205,7 @@ def test_a_terminal_without_utf8_gets_escapes_not_errors(begin, process):
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     assert process("show", env=env).returncode == 0
     assert process("ls", env=env).returncode == 0
-    found = json.loads(process("show", "--json", env=env).stdout)
+    found = json.loads(process("show", "--live", "--json", env=env).stdout)
     assert found["messages"][1]["content"] == "👍"
 
 

@@ -16,7 +16,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 EXAMPLES = {
     "": [[]],
     "ls": [["ls"], ["ls", "--limit", "1"], ["ls", "--agent", "nobody"]],
-    "show": [["show", "a"], ["show", "a", "--records"]],
+    "show": [["show", "a"], ["show", "a", "--live"], ["show", "a", "--records"]],
     "tail": [["tail", "a"], ["tail", "b", "-n", "100"]],
     "new": [["new"], ["new", "--id", "n", "--title", "Title", "--meta", "a=1"]],
     "append": [["append", "a", "text"], ["append", "a", "text", "--id", "r1"]],

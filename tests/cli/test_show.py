@@ -36,7 +36,7 @@ def test_it_shows_who_it_is_and_what_was_said(begin, run):
     assert head.splitlines()[0] == "Fix CI"
     assert ["agent", "coder"] in [line.split() for line in head.splitlines()]
     assert ["labels", "a,", "b"] in [line.split() for line in head.splitlines()]
-    assert user == "user\n  Fix CI"
+    assert user == "turn 1 · just now\nuser\n  Fix CI"
     assert assistant == "assistant\n  Done.\n"
 
 
@@ -96,15 +96,72 @@ def test_what_nobody_recognises_is_shown_as_it_is(begin, run):
     assert '  {"weird":[1,2]}\n' in text
 
 
-def test_it_shows_what_the_model_sees_now(begin, store, run):
+def test_each_turn_says_when_it_was_who_answered_and_what_it_cost(store, run):
+    with store.create(model="gpt-5") as session:
+        session.append({"role": "system", "content": "Be brief"})
+        for model in ("gpt-5", "mini\x1b[2J"):
+            session.append({"role": "user", "content": "Hi"})
+            session.append(
+                {"role": "assistant", "content": "Hi"}, model=model, usage={"input_tokens": 7, "cost": 0.25}
+            )
+    lines = run("show").stdout.splitlines()
+    assert [line for line in lines if line.startswith("turn ")] == [
+        "turn 0 · just now",
+        "turn 1 · just now · 7 in · $0.25",
+        "turn 2 · just now · mini␛[2J · 7 in · $0.25",
+    ]
+
+
+def test_results_stand_below_their_calls_and_steps_of_one_answer_together(begin, run):
+    calls = [{"id": id, "type": "function", "function": {"name": id, "arguments": "{}"}} for id in ("a", "b")]
+    id = begin(
+        "Go",
+        {"role": "assistant", "content": "I look.", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "b", "content": "B"},
+        {"role": "tool", "tool_call_id": "a", "content": "A"},
+        {"role": "assistant", "content": "Done."},
+        "Thanks",
+    )
+    _, first, second, done, last = run("show", id).stdout.split("\n\n")
+    assert first.splitlines()[1:] == ["user", "  Go"]
+    assert second.splitlines() == ["assistant", "  I look.", "  → a  {}", "  ← a  A", "  → b  {}", "  ← b  B"]
+    assert done == "  Done."
+    assert last.splitlines()[1:] == ["user", "  Thanks"]
+
+
+def test_the_images_of_a_result_are_named(begin, run):
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 4000}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [image, image]}
+    text = run("show", begin(*TOOLS[:2], {"role": "user", "content": [result]})).stdout
+    assert text.count("image image/png  (4.0 KB)") == 2
+
+
+def test_where_the_history_changed_it_says_so(begin, store, run):
+    id = begin("one", "two")
+    with store.open(id) as session:
+        session.history()
+        session.checkpoint([{"role": "user", "content": "in\x1b[2J short"}], summary="They counted.")
+        session.append({"role": "user", "content": "three"})
+    text = run("show", id).stdout
+    note = "(The model goes on from a summary of what was said so far.)"
+    places = [text.index(part) for part in ("  two", note, "  summary  They", "    in␛[2J short", "  three")]
+    assert places == sorted(places)
+
+
+def test_live_is_what_the_model_sees_now(begin, store, run):
     id = begin("one", "two", "three")
     with store.open(id) as session:
         session.history()
         session.truncate(1)
-    text = run("show", id).stdout
+    text = run("show", id, "--live").stdout
     assert "user\n  three\n" in text
     assert "  one" not in text
-    assert "--records has everything" in text
+    assert "without --live all" in text
+    assert "  one\n" in run("show", id).stdout
+
+
+def test_live_and_records_are_too_much(begin, run):
+    assert run("show", begin("one"), "--live", "--records").exit_code == 2
 
 
 def test_records_has_what_the_model_no_longer_sees(begin, store, run):
@@ -126,14 +183,15 @@ def test_records_has_what_the_model_no_longer_sees(begin, store, run):
     assert '{"set":{"labels":["x"]}}' in text
 
 
-@pytest.mark.parametrize("options", [[], ["--records"]], ids=["history", "records"])
+@pytest.mark.parametrize("options", [[], ["--live"], ["--records"]], ids=["turns", "live", "records"])
 def test_limit_takes_the_newest(begin, run, options):
     text = run("show", begin("one", "two", "three"), "--limit", 2, *options).stdout
+    assert ("(The newest 2; without --limit all.)" in text) == (options != ["--records"])
     assert text.index("\n  two\n") < text.index("\n  three\n")
     assert "\n  one\n" not in text
 
 
-@pytest.mark.parametrize("options", [[], ["--records"], ["--json"]], ids=["history", "records", "json"])
+@pytest.mark.parametrize("options", [[], ["--records"], ["--json"]], ids=["turns", "records", "json"])
 def test_a_limit_beyond_all_numbers_is_none(begin, run, options):
     done = run("show", begin("one", "two"), "--limit", "9" * 30, *options)
     assert done.exit_code == 0
@@ -161,9 +219,27 @@ def test_an_id_and_a_ref_are_too_much(begin, run):
     assert run("show", "--id", "one", "one").exit_code == 2
 
 
-def test_json_has_the_head_and_the_messages_verbatim(begin, printed):
-    id = begin(*TOOLS, {"x": 2**70, "s": "\x00\x1b\u202e\u2028\x9b é 👍"})
+def test_json_has_the_head_and_the_turns(begin, printed):
+    id = begin(*TOOLS, {"x": 2**70, "s": "\x00\x1b\u202e"}, model="gpt-5")
     found = printed("show", id)
+    assert list(found) == ["head", "turns"]
+    first, second = found["turns"]
+    assert (first["number"], first["first"], first["last"], first["models"]) == (1, 1, 3, ["gpt-5"])
+    assert first["usage"]["calls"] == 0
+    assert [item["kind"] for item in first["response"]] == ["reasoning", "text", "call"]
+    [result] = first["response"][-1]["items"]
+    assert (result["kind"], result["name"], result["seq"], result["error"]) == (
+        "result",
+        "read_file",
+        3,
+        True,
+    )
+    assert second["request"][0]["data"] == {"x": 2**70, "s": "\x00\x1b\u202e"}
+
+
+def test_json_of_what_the_model_sees_has_its_messages_verbatim(begin, printed):
+    id = begin(*TOOLS, {"x": 2**70, "s": "\x00\x1b\u202e\u2028\x9b é 👍"})
+    found = printed("show", id, "--live")
     assert list(found) == ["head", "messages"]
     assert found["head"]["id"] == id
     assert found["messages"] == [
@@ -186,9 +262,9 @@ def test_json_of_records_is_what_was_written(begin, store, printed):
     assert [record["seq"] for record in printed("show", id, "--records", "--limit", 2)["records"]] == [1, 2]
 
 
-def test_json_has_one_line_for_each_message(begin, run):
+def test_json_has_one_line_for_each_turn(begin, run):
     lines = run("show", begin("one", "two"), "--json").stdout.splitlines()
-    assert json.loads(lines[1].rstrip(","))["content"] == "one"
+    assert json.loads(lines[1].rstrip(","))["request"][0]["text"] == "one"
     assert len(lines) == 4
 
 
@@ -217,7 +293,7 @@ def test_with_nothing_to_show_it_says_so(store, run):
     assert done.stderr.startswith("hansard: there is no session yet; ")
 
 
-@pytest.mark.parametrize("options", [[], ["--records"]], ids=["history", "records"])
+@pytest.mark.parametrize("options", [[], ["--records"]], ids=["turns", "records"])
 def test_it_fits_a_narrow_terminal(begin, run, options):
     id = begin(*TOOLS, "A long sentence that is broken between its words. " * 5 + "修复登录" * 20, "x" * 100)
     text = run("show", id, *options, env={"COLUMNS": "40"}).stdout

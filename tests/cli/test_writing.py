@@ -207,7 +207,7 @@ def test_a_script_records_a_session_beside_the_agent_that_has_it_open(store, tmp
         hansard() { "$PYTHON" -m hansard "$@"; }
         hansard append work "Build a login page" >/dev/null
         echo "a line" | hansard append work --role tool >/dev/null
-        hansard show work --json
+        hansard show work --live --json
     """
     with store.create("work") as session:
         session.append({"role": "user", "content": "Begin"})

@@ -103,10 +103,55 @@ class Listed(TypedDict):
     next: Annotated[str | None, Meta(description="What --after takes for the next page; null at the end.")]
 
 
+class Item(TypedDict):
+    """One thing that was said or done in a turn; what it has not, it does not show."""
+
+    kind: Annotated[
+        str, Meta(description="text, reasoning, call, result, image, file, other, change or gone.")
+    ]
+    role: Annotated[str, Meta(description="user, assistant, system, tool, or empty.")]
+    seq: Annotated[Seq, Meta(description="The record that it stands in.")]
+    inner: NotRequired[
+        Annotated[int, Meta(description="Which message of that record, where it has several.")]
+    ]
+    text: NotRequired[
+        Annotated[str, Meta(description="What was said, given to a tool, or given back by it.")]
+    ]
+    id: NotRequired[Annotated[str, Meta(description="What a call and its result have in common.")]]
+    name: NotRequired[Annotated[str, Meta(description="The tool, the file, or the kind of change.")]]
+    media: NotRequired[Annotated[str, Meta(description="Where an image or a file is, or all of it.")]]
+    mime: NotRequired[str]
+    error: NotRequired[Annotated[bool, Meta(description="Whether the tool failed.")]]
+    model: NotRequired[str]
+    at: NotRequired[Annotated[Instant, Meta(description="When it was said.")]]
+    data: NotRequired[Annotated[Any, Meta(description="What no reading explains, as it was given.")]]
+    items: NotRequired[
+        Annotated[list[Item], Meta(description="The results of a call, the images of a result.")]
+    ]
+
+
+class Turn(TypedDict):
+    """What somebody put in, and what followed until the next time."""
+
+    number: Annotated[
+        int | None, Meta(description="0 before the first input; null where --limit left some out.")
+    ]
+    first: Annotated[Seq, Meta(description="Its first record.")]
+    last: Annotated[Seq, Meta(description="Its last record.")]
+    began: Instant | None
+    ended: Instant | None
+    models: list[str]
+    usage: Usage
+    request: list[Item]
+    response: list[Item]
+
+
 class Shown(TypedDict):
-    """A session: `messages`, what the model sees of it; with --records `records`, everything."""
+    """A session: `turns`, what was said in it; with --live `messages`, what the model sees; with --records
+    `records`, everything that was written."""
 
     head: Head
+    turns: NotRequired[list[Turn]]
     messages: NotRequired[Annotated[list[Any], Meta(description="Payloads, as they were given.")]]
     records: NotRequired[list[Record]]
 

@@ -272,9 +272,13 @@ HEAD = (
 def head_json(head: Head) -> outputs.Head:
     """A head for programs: every field, also those that are empty."""
     found = {name: getattr(head, name) for name in HEAD}
-    usage = _fields(head.usage)
-    usage["models"] = {name: _fields(one) for name, one in head.usage.models.items()}
-    return cast("outputs.Head", found | {"usage": usage})
+    return cast("outputs.Head", found | {"usage": usage_json(head.usage)})
+
+
+def usage_json(usage: Usage) -> outputs.Usage:
+    """What it cost, for programs: every count."""
+    models = {name: _fields(one) for name, one in usage.models.items()}
+    return cast("outputs.Usage", {**_fields(usage), "models": models})
 
 
 def _fields(usage: Usage) -> dict[str, Any]:

@@ -8,17 +8,22 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
+import msgspec
 
 from hansard import messages
 from hansard.cli import screen
 from hansard.cli.options import Asked, Count, asks, by_id, end_with, meant, open_store, sessions
 from hansard.cli.screen import line, paint, plural, safe, size_of
+from hansard.views.history import inline
+from hansard.views.turns import items
+from hansard.views.words import changed, gone
 
 if TYPE_CHECKING:
-    from hansard import Head, Record, View
+    from hansard import Head, Record, TurnItem, TurnView, View
+    from hansard.cli import outputs
 
 FOLDED = 160
 """Characters of a tool's input or output that are shown where nobody counts columns."""
@@ -28,31 +33,40 @@ FOLDED = 160
     epilog="""\b
 Examples:
   hansard show                  the session opened last
-  hansard show 7k2m --limit 10  its newest ten messages, by the beginning of its id
-  hansard show --records        everything that was written, also what the model no longer sees
-  hansard show --json | jq -r '.messages[] | select(.role == "user").content'
+  hansard show 7k2m --limit 3   its newest three turns, by the beginning of its id
+  hansard show --live           what the model sees of it now
+  hansard show --records        everything that was written, record by record
+  hansard show --json | jq -r '.turns[].request[].text'
 """
 )
 @click.argument("ref", required=False, default="", shell_complete=sessions)
 @by_id
+@click.option("--live", is_flag=True, help="Only what the model sees now; in JSON its messages as they are.")
+@click.option("--records", is_flag=True, help="Every record as it was written, in place of turns.")
 @click.option(
-    "--records", "everything", is_flag=True, help="Every record, also what the model no longer sees."
+    "--limit", type=Count(), metavar="N", help="Only the newest N turns, or records.  [default: all]"
 )
-@click.option("--limit", type=Count(), metavar="N", help="Only the newest N.  [default: all]")
 @asks
-def show(asked: Asked, *, ref: str, id: str | None, everything: bool, limit: int | None) -> None:
-    """Read a session: what it is, and what the model sees of it.
+def show(asked: Asked, *, ref: str, id: str | None, live: bool, records: bool, limit: int | None) -> None:
+    """Read a session: what it is, and what was said in it, turn by turn: what somebody put in, and what
+    followed, tool calls with their results.
 
     REF is an id, the beginning of one, or a name (@active). Without it: the session opened last, else the
     newest.
     """
+    if live and records:
+        raise click.UsageError("give --live or --records, not both")
     with open_store(asked, reading=True) as store:
         view = store.read(meant(store, ref, id))
-        if asked.json:
-            _print_json(view, everything, limit)
+        if asked.json and records:
+            _print_json(view, "records", map(record_json, newest(view, limit)))
+        elif asked.json and live:
+            _print_json(view, "messages", view.history(limit))
+        elif asked.json:
+            _print_json(view, "turns", map(turn_json, view.turns(limit=limit)))
         else:
             room = screen.width()
-            body = _records(view, limit, room) if everything else _history(view, limit, room)
+            body = _records(view, limit, room) if records else _turns(view, live, limit, room)
             _print(chain(_facts(view.head), body))
         damage = view.damage
     end_with(damage)
@@ -87,57 +101,99 @@ def _facts(head: Head) -> Iterator[str]:
             first = False
 
 
-# -- messages ---------------------------------------------------------------------------------------
+# -- turns ------------------------------------------------------------------------------------------
 
 
-def _history(view: View, limit: int | None, room: int | None) -> Iterator[str]:
+def _turns(view: View, live: bool, limit: int | None, room: int | None) -> Iterator[str]:
     head = view.head
-    seen = view.history(limit)
-    if head.base.after >= 0:
+    if live:
         yield ""
-        yield paint("(What the model sees now; --records has everything that was written.)", "quiet")
-    if limit and limit == len(seen) < head.messages:
+        yield paint("(What the model sees now; without --live all that was said.)", "quiet")
+    shown = 0
+    for turn in view.turns(live=live, limit=limit):
+        if not shown and limit is not None and turn.number not in (0, 1):
+            yield ""
+            yield paint(f"(The newest {limit:,}; without --limit all.)", "quiet")
+        shown += 1
         yield ""
-        yield paint(f"(The newest {limit:,}; without --limit all.)", "quiet")
-    tools: dict[str, str] = {}
-    for payload in seen:
-        yield ""
-        yield from _message(payload, None, tools, room)
-    if not seen and limit != 0:
+        yield _heading(turn, head, room)
+        yield from _said(turn.items, room)
+    if not shown and limit != 0:
         yield ""
         yield "The model sees no messages." if head.messages else "No messages yet."
 
 
-def _message(
-    payload: Any, shape: str | None, tools: dict[str, str], room: int | None, *, headed: bool = True
-) -> Iterator[str]:
-    """A message, its text whole, tools folded to a line each. `tools` learns which call had which name."""
-    message = messages.read(payload, shape)
-    if headed:
-        style = {"user": "user", "assistant": "assistant"}.get(message.role, "tool")
-        yield paint(message.role or "message", style)
-    if not message.parts:
-        yield from _folded("", "empty" if message.shape else screen.json_text(payload), "", room)
-    for part in message.parts:
-        match part.kind:
-            case "text" | "other":
-                yield from _text(part.text, room)
-            case "reasoning":
-                yield from _folded("~ ", part.text, "quiet", room, name="reasoning")
-            case "call":
-                tools[part.id] = part.name
-                yield from _folded("→ ", part.text, "tool", room, name=part.name or "call")
-            case "result":
-                name = part.name or tools.get(part.id, "") or "result"
-                style = "bad" if part.error else "tool"
-                yield from _folded(
-                    "← ", part.text, style, room, name=f"{name} failed" if part.error else name
-                )
-            case _:
-                what = " ".join(filter(None, (part.kind, part.name, part.mime)))
-                inline = part.media.startswith("data:")
-                where = f"({size_of(part.media)})" if inline else part.media or part.text
-                yield from _folded("", where, "quiet", room, name=what)
+def _heading(turn: TurnView, head: Head, room: int | None) -> str:
+    """Which turn it is, when it was, who answered where that is not as everywhere, and what it cost."""
+    told = [f"from record {turn.first}" if turn.number is None else f"turn {turn.number}"]
+    told += [screen.ago(turn.began)] if turn.began else []
+    told += [line(model, 60) for model in turn.models if model != head.model]
+    told += [cost] if (cost := screen.tokens(turn.usage)) else []
+    text = " · ".join(told)
+    if room is not None and 2 * len(text) > room:  # else it fits, however wide its characters are
+        text = screen.fit(text, room)
+    return paint(text, "quiet")
+
+
+def _said(items: Iterable[TurnItem], room: int | None) -> Iterator[str]:
+    """What was said, under the names of those who said it. What tools gave back stands below the call."""
+    role, place, first = "", (-1, -1), True
+    for item in items:
+        new = place != (item.seq, item.inner)
+        place = item.seq, item.inner
+        if item.kind in ("change", "gone"):
+            if not first:
+                yield ""
+            yield from _note(item, room)
+            role = ""
+        else:
+            if new and (not role or role != item.role) and (item.role, role) != ("tool", "assistant"):
+                if not first:
+                    yield ""
+                role = item.role
+                style = {"user": "user", "assistant": "assistant"}.get(role, "tool")
+                yield paint(role or "message", style)
+            elif new and item.kind == "text":
+                yield ""
+            yield from _item(item, {}, room)
+        first = False
+
+
+def _note(item: TurnItem, room: int | None) -> Iterator[str]:
+    """A change of what the model sees, or of what is there at all."""
+    told = gone(item.data) if item.kind == "gone" else changed(item.name)
+    for part in screen.wrap(f"({told})", room):
+        yield paint(part, "quiet")
+    if item.text:
+        yield from _folded("", item.text, "quiet", room, name="summary")
+    yield from (f"  {text}".rstrip() for text in _said(item.items, room and room - 2))
+
+
+def _item(item: TurnItem, tools: dict[str, str], room: int | None) -> Iterator[str]:
+    """Text whole, tools folded to a line each. `tools` learns which call had which name."""
+    match item.kind:
+        case "text" if not item.text:
+            yield from _folded("", "empty", "", room)
+        case "other" if not item.text:
+            yield from _folded("", screen.json_text(item.data), "", room)
+        case "text" | "other":
+            yield from _text(item.text, room)
+        case "reasoning":
+            yield from _folded("~ ", item.text, "quiet", room, name="reasoning")
+        case "call":
+            tools[item.id] = item.name
+            yield from _folded("→ ", item.text, "tool", room, name=item.name or "call")
+        case "result":
+            name = item.name or tools.get(item.id, "") or "result"
+            style = "bad" if item.error else "tool"
+            yield from _folded("← ", item.text, style, room, name=f"{name} failed" if item.error else name)
+        case _:
+            what = " ".join(filter(None, (item.kind, item.name, item.mime)))
+            inside = item.media.startswith("data:")
+            where = f"({size_of(item.media)})" if inside else item.media or item.text
+            yield from _folded("", where, "quiet", room, name=what)
+    for inner in item.items:
+        yield from _item(inner, tools, room)
 
 
 def _text(text: str, room: int | None) -> Iterator[str]:
@@ -190,14 +246,15 @@ def record_lines(record: Record, tools: dict[str, str], room: int | None) -> Ite
     """What a record says, whatever its kind. `tools` learns which call had which name."""
     data = record.data
     if record.kind == "message":
-        yield from _message(data, record.shape, tools, room, headed=False)
+        for item in items(data, record.shape):
+            yield from _item(item, tools, room)
     elif record.kind == "history" and isinstance(data, dict):
         parts = data.get("parts")
         yield f"  {line(str(data.get('op', 'changed')))}: {_seen_after(parts)}"
-        for part in parts if isinstance(parts, list) else ():
-            if isinstance(part, dict):
-                said = _message(part.get("message"), None, tools, room and room - 2)
-                yield from (f"  {text}" for text in said)
+        for i, payload in enumerate(inline(record)):
+            yield from (
+                f"  {text}" for text in _said(items(payload, place=(record.seq, i)), room and room - 2)
+            )
         if data.get("summary"):
             yield from _folded("", str(data["summary"]), "quiet", room, name="summary")
     else:
@@ -253,10 +310,8 @@ def _pager() -> bool:
     return True
 
 
-def _print_json(view: View, everything: bool, limit: int | None) -> None:
-    """One object, a line for each message or record: however many there are, they pass through one by one."""
-    found: Iterable[Any] = map(record_json, newest(view, limit)) if everything else view.history(limit)
-    name = "records" if everything else "messages"
+def _print_json(view: View, name: str, found: Iterable[Any]) -> None:
+    """One object, a line for each thing in it: however many there are, they pass through one by one."""
     out: list[str] = [f'{{"head":{screen.json_text(screen.head_json(view.head))},"{name}":[']
     separator = "\n"
     for item in found:
@@ -266,6 +321,12 @@ def _print_json(view: View, everything: bool, limit: int | None) -> None:
             click.echo("".join(out).encode(), nl=False)
             out.clear()
     click.echo(("".join(out) + "\n]}").encode())
+
+
+def turn_json(turn: TurnView) -> outputs.Turn:
+    """A turn for programs; what an item has not, it does not show."""
+    found = msgspec.to_builtins(turn) | {"usage": screen.usage_json(turn.usage)}
+    return cast("outputs.Turn", found)
 
 
 def record_json(record: Record) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -306,6 +307,52 @@ def test_a_row_of_the_catalog_that_is_wrong_is_made_anew(store: Store) -> None:
     assert all(finding.repaired for finding in of_kind(store.doctor(repair=True), "catalog"))
     assert not of_kind(store.doctor(), "catalog")
     assert {head.id: head.messages for head in store.list()} == {"a": 9, "b": 8}
+
+
+@pytest.mark.rule("C3")
+@pytest.mark.parametrize("instead", ["a folder", "a pipe", "a link to nothing", "zeros"])
+@pytest.mark.parametrize("beside", ["", "catalog.lock", "catalog.check"])
+def test_whatever_stands_in_the_place_of_the_catalog_no_session_is_hidden(
+    tmp_path: Path, instead: str, beside: str
+) -> None:
+    root = tmp_path / "store"
+    with hansard.open(root) as store:
+        begin(store)
+    path = root / "catalog.db"
+    size = path.stat().st_size
+    path.unlink()
+    if instead == "a folder":
+        path.mkdir()
+    elif instead == "a pipe":
+        os.mkfifo(path)
+    elif instead == "zeros":
+        path.write_bytes(bytes(size))
+    else:
+        path.symlink_to("nothing")
+    if beside:
+        (root / beside).unlink(missing_ok=True)
+        (root / beside).mkdir()
+    with hansard.open(root) as store:
+        assert [head.id for head in store.list()] == ["a"]
+        assert len(said(store)) == 10
+        assert not of_kind(store.doctor(repair=True), "damage", "unreadable")
+        assert log(store).exists()
+
+
+@pytest.mark.rule("C3")
+def test_a_catalog_that_breaks_while_it_is_compared_with_the_logs_is_compared_anew(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with hansard.open(root) as store:
+        for id in ("a", "b", "c"):
+            begin(store, id)
+        store.list()
+    change(root / "sessions/c.jsonl", lambda lines: lines[:-1])
+    with sqlite3.connect(root / "catalog.db") as catalog:
+        catalog.execute("UPDATE places SET link = link + 1")
+    catalog.close()
+    (root / "catalog.check").write_text("somebody wrote")
+    with hansard.open(root) as store:
+        assert {head.id: head.messages for head in store.list()} == {"a": 9, "b": 9, "c": 8}
 
 
 @pytest.mark.rule("C4", "E10")

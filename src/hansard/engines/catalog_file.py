@@ -47,6 +47,7 @@ class CatalogFile:
         self.generation = 0  # changes with every catalog: what was known of an older one is void
         self.newer = newer
         self.in_memory = newer
+        self._copied = False  # whether the one in memory began as a copy of one that could not be used
         self.trusted = False
         disk.rest_in_forks(self._rest)
 
@@ -63,7 +64,9 @@ class CatalogFile:
                 except (sqlite3.Error, msgspec.MsgspecError, UnicodeError, TypeError) as met:
                     error = met if isinstance(met, sqlite3.Error) else Ruined(str(met))
                     with self._mutex:
-                        if catalog is self._catalog and (self.in_memory or not _unusable(error)):
+                        # one in memory is at fault if what was copied is
+                        fault = self._copied and _corrupt(error) if self.in_memory else _unusable(error)
+                        if catalog is self._catalog and not fault:
                             raise StoreUnavailable(f"the catalog of {self._root}: {error}") from error
                         if catalog is self._catalog:
                             self._replace(error)
@@ -90,12 +93,19 @@ class CatalogFile:
             self._open()
         return not self.trusted or self.in_memory or self._flagged()
 
-    def checking(self) -> None:
-        """Every row is about to be compared with its log; what a writer flags from now on is a new file."""
-        self._flag = self._disk.read_file(self._path("catalog.check"))
+    def checking(self) -> int:
+        """Every row is about to be compared with its log; what a writer flags from now on is a new file.
+        Gives the generation of the catalog that they are in."""
+        generation = self.generation
+        self._flag = None
+        with suppress(OSError):  # what cannot be read cannot be taken away either: it is compared each time
+            self._flag = self._disk.read_file(self._path("catalog.check"))
+        return generation
 
-    def checked(self) -> None:
-        """Every row has been compared with its log."""
+    def checked(self, generation: int) -> None:
+        """Every row has been compared with its log, if the catalog is still the one that it was."""
+        if generation != self.generation:
+            return  # it broke meanwhile, and another one knows of some logs only
         if not self.in_memory:
             self.use(lambda catalog: catalog.state_fact("boot", self._disk.boot()))
             with suppress(OSError, sqlite3.Error):
@@ -105,7 +115,7 @@ class CatalogFile:
                     path = self._path("catalog.check")
                     if self._disk.read_file(path) == self._flag:
                         self._disk.unlink(path)
-        self.trusted = True
+        self.trusted = generation == self.generation
 
     def _flagged(self) -> bool:
         """Whether a writer could not tell the catalog, as far as can be seen."""
@@ -194,6 +204,8 @@ class CatalogFile:
                 found = self._disk.look(path)
         except OSError as error:
             raise sqlite3.OperationalError(str(error)) from error
+        if not found.plain:  # SQLite would wait for ever for who writes into a pipe
+            raise sqlite3.OperationalError(f"{path} is a folder, a link or a pipe")
         catalog = Catalog(path)
         try:
             same = self._turn_over(catalog)
@@ -261,7 +273,16 @@ class CatalogFile:
                 pass
         self.in_memory = True
         self._again = time.monotonic() + PATIENCE
-        self._catalog = Catalog(IN_MEMORY, like=None if _corrupt(error) else path)
+        found = None
+        with suppress(OSError):
+            found = self._disk.look(path)
+        useful = found is not None and found.plain and not _corrupt(error)
+        try:
+            self._catalog = Catalog(IN_MEMORY, like=path if useful else None)
+        except sqlite3.Error:  # what was copied is not what was written
+            useful = False
+            self._catalog = Catalog(IN_MEMORY)
+        self._copied = useful
         return self._catalog
 
 

@@ -873,7 +873,7 @@ class Files:
 
     def _check(self) -> None:
         """Compares every row with its log: after a reboot, and whenever the catalog may be behind."""
-        self.catalog.checking()
+        generation = self.catalog.checking()
         known = self.catalog.use(lambda catalog: catalog.known())
         for session in self.sessions():
             log = self.new_log(session)
@@ -900,7 +900,7 @@ class Files:
         for session, (_, _, touched) in known.items():
             if self.disk.look(self._log_path(session)) is None:
                 self._gone(session, touched)
-        self.catalog.checked()
+        self.catalog.checked(generation)
 
     def search(
         self, query: searching.Query, told: Callable[[int, int], None] | None = None

@@ -15,7 +15,7 @@ import msgspec
 from hansard.engines import Engine, Shelf
 from hansard.errors import Conflict, Damaged, HansardError, ReadOnlyStore, SessionNotFound
 from hansard.ids import check_id
-from hansard.records import encode
+from hansard.records import Instant, encode
 from hansard.state import Expiry, expiry
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class _Title(msgspec.Struct, omit_defaults=True):
     """The line before the bytes."""
 
     name: str
-    time: datetime
+    time: Instant
     length: int
     sum: str
-    expires: datetime | None = None
+    expires: Instant | None = None
 
 
 class Documents:

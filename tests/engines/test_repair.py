@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 import hansard
 from hansard.engines import Finding
+from hansard.engines.files import HansardWarning
 from hansard.records import Record
 from hansard.store import Report, Store
 from hansard.testing.chat import texts, user, users
@@ -353,6 +356,38 @@ def test_a_catalog_that_breaks_while_it_is_compared_with_the_logs_is_compared_an
     (root / "catalog.check").write_text("somebody wrote")
     with hansard.open(root) as store:
         assert {head.id: head.messages for head in store.list()} == {"a": 9, "b": 9, "c": 8}
+
+
+@pytest.mark.rule("C3")
+def test_a_catalog_of_which_not_even_the_tables_can_be_read_is_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with hansard.open(root) as store:
+        begin(store)
+    with sqlite3.connect(root / "catalog.db") as catalog:
+        catalog.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    catalog.close()
+    path = root / "catalog.db"
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CR\xceATE TABLE"))
+    with hansard.open(root) as store:
+        assert [head.id for head in store.list()] == ["a"]
+        assert len(said(store)) == 10
+
+
+@pytest.mark.rule("C4", "E3")
+@pytest.mark.parametrize("member", ["time", "expires"])
+def test_a_document_whose_time_lies_in_no_zone_is_illegible_and_kept_aside(store: Store, member: str) -> None:
+    begin(store)
+    with store.open("a") as session:
+        session.documents.put("screen", b"pixels", expires=timedelta(days=1))
+        path = log(store).parent.parent / "documents/a/screen"
+        raw = re.sub(rb'("%s":"[^"]*)Z"' % member.encode(), rb'\1"', path.read_bytes())
+        path.write_bytes(raw)
+        with pytest.raises(hansard.Damaged):
+            session.documents.get("screen")
+        assert session.documents.list() == ["screen"]
+        with pytest.warns(HansardWarning):
+            session.documents.put("screen", b"anew")
+        assert [copy.read_bytes() for copy in aside(store)] == [raw]
 
 
 @pytest.mark.rule("C4", "E10")

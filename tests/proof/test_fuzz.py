@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -448,3 +449,234 @@ def test_a_damaged_log_loses_nothing_sound_and_comes_out_of_a_repair_whole(
 
     each(2400 if full else 8, 10**9 if full else 200, once)
     figures("fuzz of logs", **counted)
+
+
+# -- all that stands beside the logs
+
+ABSURD: list[Any] = [None, True, 0, -1, 2, 10**30, 1e300, "", "x", "\0", "Ü" * 600, "a/b", [], [[]], {}]
+ABSURD += [{"a": {"b": []}}, ["x"], {"": 1}, "2026-05-01", "2026-05-01T12:00:00", "0001-01-01T00:00:00+23:59"]
+ABSURD += ["9999-12-31T23:59:59-23:59"]
+
+
+def _spoiled_json(rng: Random, raw: bytes) -> bytes:
+    """A JSON object in which something is of another type, or says something absurd."""
+    first, _, rest = raw.partition(b"\n")
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return b"{}"
+    holder, key = {"": value}, ""
+    while isinstance(holder[key], dict) and holder[key] and rng.random() < 0.8:
+        holder = holder[key]
+        key = rng.choice(list(holder))
+    holder[key] = rng.choice(ABSURD)
+    return json.dumps(value).encode() + b"\n" + rest
+
+
+def _spoil(rng: Random, path: Path) -> str:
+    """Something happens to a file, whatever it is."""
+    raw = path.read_bytes() if path.is_file() else b""
+    at = rng.randrange(len(raw) + 1)
+    what = rng.choice(["bits", "cut", "insert", "zeros", "garbage", "deep", "json", "json", "json", "file"])
+    if what == "file":
+        what = rng.choice(["gone", "folder", "full folder", "dangling", "loop", "link", "pipe", "huge"])
+        if path.exists() or path.is_symlink():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        if "folder" in what:
+            path.mkdir()
+            if what == "full folder":
+                (path / "x").write_bytes(b"x")
+        elif what == "pipe":
+            os.mkfifo(path)
+        elif what == "huge":
+            path.write_bytes(b'{"x": "' + b"x" * 3_000_000)
+        elif what != "gone":
+            ends = {"dangling": "nowhere", "loop": path.name, "link": "/dev/null"}
+            path.symlink_to(ends[what])
+        return what
+    if not path.is_file():
+        return "nothing"
+    cut = rng.choice([1, 20, len(raw)])
+    path.write_bytes(
+        {
+            "bits": bytes(byte ^ (1 << rng.randrange(8)) if rng.random() < 1 / cut else byte for byte in raw),
+            "cut": raw[:at],
+            "insert": raw[:at] + rng.choice(damages.GARBAGE)(rng) + raw[at:],
+            "zeros": raw[:at] + bytes(len(raw) - at),
+            "garbage": rng.choice(damages.GARBAGE)(rng),
+            "deep": rng.choice([b"[", b'{"names":', b'{"x":', b'{"session":['])
+            * rng.choice([200, 3000, 60_000]),
+            "json": _spoiled_json(rng, raw),
+        }[what]
+    )
+    return what
+
+
+def _leave_something(rng: Random, root: Path) -> str:
+    """A file or a folder of somebody else's, with a name that nobody expects."""
+    folder = root / rng.choice(
+        ["", "sessions", "names", "state", "locks", "documents/" + TALKED, "blobs", "aside"]
+    )
+    name = rng.choice(
+        [
+            "x",
+            "x.json",
+            "x.jsonl",
+            "x.lock",
+            "X.jsonl",
+            ".jsonl",
+            ".json",
+            ".lock",
+            "=.jsonl",
+            "=ff.jsonl",
+            "..x",
+            " ",
+        ]
+        + [
+            "x.jsonl~tmp",
+            "a.json~tmp",
+            "catalog.db-journal",
+            "catalog.check",
+            "~tmp",
+            "ü.json",
+            "a=2F.json",
+            "x\ny",
+        ]
+        + ["x" * 100 + "=~" + "0" * 64 + end for end in (".jsonl", ".json", ".lock", "")]
+    )
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    if path.exists():
+        return "nothing"
+    if rng.random() < 0.3:
+        path.mkdir()
+    else:
+        path.write_bytes(
+            rng.choice([b"", b"x", b"{}\n", b"[" * 5000, LOG[0], b"".join(LOG), rng.randbytes(99)])
+        )
+    return f"{folder.name}/{name[:9]}"
+
+
+def _rewritten(store: Store, rng: Random) -> dict[str, Any]:
+    """What becomes of it when all of it is written anew."""
+    said: dict[str, Any] = {}
+    deeds: dict[str, Callable[[], Any]] = {
+        "state": lambda: store.state("settings").set("theme", "light"),
+        "far state": lambda: store.state("U" * 300).update(lambda state: state.update(b=2)),
+        "unset": lambda: store.state("settings").delete("theme"),
+        "name": lambda: store.names.set("agent/coder/current", NEIGHBOUR),
+        "no name": lambda: store.names.delete("other"),
+        "activate": lambda: store.activate(NEIGHBOUR),
+        "blob": lambda: store.blobs.put(b"a picture"),
+        "get blob": lambda: store.blobs.get(store.blobs.put(b"another")),
+        "append": lambda: store.append(TALKED, user("on")),
+        "create": lambda: store.create("new", eager=True).close(),
+        "fork": lambda: store.fork(TALKED, id="forked").close(),
+        "vacuum": lambda: store.vacuum(TALKED),
+        "delete": lambda: store.delete(VACUUMED),
+    }
+
+    def write(name: str) -> None:
+        with only_ours(said, name):
+            said[name] = deeds[name]()
+
+    def with_lease() -> None:
+        with store.open(TALKED) as session:
+            for name in ("screen.json", "Ü" * 200, "new"):
+                with only_ours(said, name):
+                    session.documents.put(name, b"anew")
+                    said[name] = session.documents.get(name)
+                    session.documents.delete(name)
+            session.clear()
+
+    with only_ours(said, "lease"):
+        with_lease()
+    for name in rng.sample(sorted(deeds), len(deeds)):
+        write(name)
+    return said
+
+
+def _damage_the_rest(rng: Random, root: Path, counted: Counter[str]) -> None:
+    for id in (*SESSIONS, "x/Y"):  # what a crash left
+        (root / "locks" / f"{file_key(id)}.lock").write_bytes(
+            b'{"session":"x","pid":1,"since":"2026-05-01T12:00:00Z"}'
+        )
+    files = [path for path in sorted(root.rglob("*")) if path.parent.name != "sessions"]
+    catalog = [path for path in files if path.name.startswith("catalog")]
+    shelves = [path for path in files if path.parts[-3] == "documents" or path.suffix == ".json"]
+    about = []
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        path = rng.choice(rng.choice([files, catalog, shelves]))
+        lost = not path.parent.is_dir() or path.parent.is_symlink() or path == root / "sessions"
+        if not lost and not (path.name == "hansard.json" and rng.random() < 0.8):
+            about.append((str(path.relative_to(root))[:40], _spoil(rng, path)))
+    with suppress(OSError):  # what is no folder any more takes nothing in
+        about.append(("left", _leave_something(rng, root)))
+    said_by_logs = {log_of(root, id).name: log_of(root, id).read_bytes() for id in (*SESSIONS, NEIGHBOUR)}
+    before = tree(root)
+    counted["stores"] += 1
+    counted["blows"] += len(about)
+    try:
+        store = opened(root)
+    except HansardError:
+        assert tree(root) == before, about
+        counted["refused"] += 1
+        return
+    try:
+        said = asked(store, TALKED)
+        assert isinstance(said["records"], list), (said["records"], about)
+        assert isinstance(said["history"], list), (said["history"], about)
+        assert {TALKED, VACUUMED, FAR, NEIGHBOUR} <= set(said["list"]), (said["list"], about)
+        for repair in (False, True, False):
+            with only_ours(said, "doctor"):
+                findings = store.doctor(repair=repair).findings
+                assert not any(f.kind == "damage" for f in findings), (findings, about)
+        left = {"locks", "namespaces"}  # lock files of nobody are swept
+        after = tree(root)
+        gone = {
+            name
+            for name in before.keys() - after.keys()
+            if name.partition("/")[0] not in left and before[name]
+        }
+        kept = [path.read_bytes() for path in (root / "aside").rglob("*") if path.is_file()]
+        assert all(before[name] in kept for name in gone), (gone, about)
+        assert all(
+            after[name] == before[name] for name in before.keys() & after.keys() if name[:5] != "locks"
+        ), about
+        assert all((root / "sessions" / name).read_bytes() == said_by_logs[name] for name in said_by_logs), (
+            about
+        )
+        _rewritten(store, rng)
+        kept = [path.read_bytes() for path in (root / "aside").rglob("*") if path.is_file()]
+        for name in ("names/agent.json", "names/active.json", "state/settings.json"):
+            raw = before.get(name, b"{}")
+            with suppress(ValueError, RecursionError):
+                json.loads(raw)
+                continue
+            now = tree(root).get(name)
+            assert now in (raw, None) or raw in kept, (name, about)
+            counted["illegible and rewritten"] += now != raw
+        neighbour = log_of(root, NEIGHBOUR)
+        assert neighbour.read_bytes() == said_by_logs[neighbour.name], about
+    finally:
+        store.close()
+    with suppress(HansardError), opened(root) as fresh:
+        asked(fresh, TALKED)
+
+
+@pytest.mark.rule("C3", "C4", "C5", "S5", "E3")
+def test_whatever_stands_beside_the_logs_only_our_errors_come_out_and_no_session_is_hidden(
+    sound: Path, tmp_path: Path, full: bool, figures: Callable[..., None]
+) -> None:
+    counted: Counter[str] = Counter()
+
+    def once(rng: Random) -> None:
+        root = tmp_path / "store"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(sound, root)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _damage_the_rest(rng, root, counted)
+
+    each(2400 if full else 8, 10**9 if full else 200, once)
+    figures("fuzz of what stands beside the logs", **counted)

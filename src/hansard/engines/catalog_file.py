@@ -206,7 +206,10 @@ class CatalogFile:
             raise sqlite3.OperationalError(str(error)) from error
         if not found.plain:  # SQLite would wait for ever for who writes into a pipe
             raise sqlite3.OperationalError(f"{path} is a folder, a link or a pipe")
-        catalog = Catalog(path)
+        try:
+            catalog = Catalog(path)
+        except UnicodeError as error:  # what SQLite would say quotes what cannot be read
+            raise Ruined(str(error)) from error
         try:
             same = self._turn_over(catalog)
             boot = catalog.fact("boot")
@@ -279,7 +282,7 @@ class CatalogFile:
         useful = found is not None and found.plain and not _corrupt(error)
         try:
             self._catalog = Catalog(IN_MEMORY, like=path if useful else None)
-        except sqlite3.Error:  # what was copied is not what was written
+        except (sqlite3.Error, UnicodeError):  # what was copied is not what was written
             useful = False
             self._catalog = Catalog(IN_MEMORY)
         self._copied = useful

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gc
 import re
 import sys
-import threading
 import warnings
+from _thread import RLock as _RLock  # the type itself: what `threading` has is a function
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -74,24 +74,20 @@ def collector_paused() -> Iterator[None]:
         gc.enable()
 
 
-class Guard:
+class Guard(_RLock):  # type: ignore[misc]  # only the stubs say that it is final
     """A mutex that a forked child does not wait for: whoever holds it may not exist there."""
 
-    __slots__ = ("_engine", "_mutex")
+    __slots__ = ("_engine",)
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._mutex = threading.RLock()
 
-    def __enter__(self) -> None:
+    def __enter__(self, blocking: bool = True, timeout: float = -1) -> bool:
         if self._engine.closed:
             raise Closed(
                 f"the store {self._engine.url} is closed, or was inherited through fork(); open it again"
             )
-        self._mutex.acquire()
-
-    def __exit__(self, *exc: object) -> None:
-        self._mutex.release()
+        return self.acquire(blocking, timeout)
 
 
 class View:
@@ -1095,13 +1091,17 @@ def message(
     """The draft of one record that an application writes."""
     if kind != "message" and ("." not in _text(kind, "kind") or kind.startswith("!")):
         raise InvalidPayload("kind", f"{kind!r}; it is 'message', or a kind of your own with a dot in it")
-    for i, digest in enumerate(blobs) if blobs else ():
-        if not _digest(_text(digest, f"blobs[{i}]")):
-            raise InvalidPayload(f"blobs[{i}]", f"{digest!r}; it is a SHA-256 in 64 hexadecimal digits")
+    if blobs:
+        for i, digest in enumerate(blobs):
+            if not _digest(_text(digest, f"blobs[{i}]")):
+                raise InvalidPayload(f"blobs[{i}]", f"{digest!r}; it is a SHA-256 in 64 hexadecimal digits")
     raw, own = freeze(payload)
-    for name, value in (("shape", shape), ("model", model), ("turn", turn)):
-        if value is not None:
-            _text(value, name)
+    if shape is not None:
+        _text(shape, "shape")
+    if model is not None:
+        _text(model, "model")
+    if turn is not None:
+        _text(turn, "turn")
     if model is None and kind == "message":
         model = _model_of(own, shape, default_model)
     if model is None and usage is not None:

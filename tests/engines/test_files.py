@@ -1396,6 +1396,7 @@ def test_a_child_that_opens_the_store_anew_has_a_catalog_of_its_own(world: World
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):
+            os.close(to_child[1])  # else it would wait for ever for a parent that is gone
             own = hansard.open(place)
             own.list()
             os.write(to_parent[1], b".")

@@ -90,6 +90,10 @@ class Trouble(Disk):
         self._meet("stat", self.paths[fd])
         return super().stat(fd)
 
+    def extent(self, fd: int) -> tuple[int, int]:
+        self._meet("stat", self.paths[fd])
+        return super().extent(fd)
+
     def look(self, path: str) -> Stat | None:
         self._meet("look", path)
         return super().look(path)

@@ -58,6 +58,10 @@ class Recorded(Disk):
         self.calls.append(("stat", self.paths[fd], 0))
         return super().stat(fd)
 
+    def extent(self, fd: int) -> tuple[int, int]:
+        self.calls.append(("stat", self.paths[fd], 0))
+        return super().extent(fd)
+
     def look(self, path: str) -> Stat | None:
         self.calls.append(("look", path, 0))
         return super().look(path)

@@ -300,6 +300,10 @@ class Simulated(Disk):
         self.machine.meet("stat", path)
         return self._stat(inode)
 
+    def extent(self, fd: int) -> tuple[int, int]:
+        stat = self.stat(fd)
+        return stat.links, stat.size
+
     def _stat(self, inode: int) -> Stat:
         now = self.machine.now
         if inode in now.folders:

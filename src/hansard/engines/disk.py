@@ -122,6 +122,11 @@ class Disk:
         plain = found.st_mode & S_IFMT == S_IFREG
         return Stat(found.st_size, found.st_nlink, found.st_ino, found.st_mtime, plain)
 
+    def extent(self, fd: int) -> tuple[int, int]:
+        """How many links an open file has, and how long it is."""
+        found = os.fstat(fd)
+        return found.st_nlink, found.st_size
+
     # -- names
 
     def look(self, path: str) -> Stat | None:

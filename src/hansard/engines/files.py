@@ -460,7 +460,8 @@ class Files:
         lease: Any = None,
         uid: str | None = None,
     ) -> list[Record]:
-        self._may_write()
+        if self._closed or self.readonly or self.disk.inherited:
+            self._may_write()
         if lease is not None and lease.released:
             raise Closed(f"the lease of session {session!r} was given back")
         for draft in drafts:
@@ -478,19 +479,54 @@ class Files:
         lease: FileLease | None,
         uid: str | None,
     ) -> list[Record]:
-        with self._using(session) as log:
-            self._grab(log, uid)
+        while True:  # as `_using` does it, without what a generator costs: most calls come here
+            log = self._log(session)
+            with log.mutex:
+                if not self._may_use(log, session):
+                    continue
+                depth = log.depth
+                try:
+                    log.busy = True
+                    return self._add(log, drafts, expect, durable, lease, uid)
+                except HansardError:
+                    raise
+                except OSError as error:
+                    raise problem(error, log.path) from error
+                finally:
+                    self._leave(log, depth)
+
+    def _add(
+        self,
+        log: Log,
+        drafts: Sequence[Draft],
+        expect: int | None,
+        durable: bool,
+        lease: FileLease | None,
+        uid: str | None,
+    ) -> list[Record]:
+        self._grab(log, uid)
+        if len(drafts) == 1 and drafts[0].id is None:
+            new, places, found = drafts, [0], {}
+        else:
             new, places = once(drafts)
             found = self._found(log, new)
-            missing = [draft for i, draft in enumerate(new) if i not in found] if found else new
-            if missing:
-                if expect is not None and expect != log.seq:
-                    raise unexpected(session, expect, log.seq)
+        missing = [draft for i, draft in enumerate(new) if i not in found] if found else new
+        if missing:
+            if expect is not None and expect != log.seq:
+                raise unexpected(log.session, expect, log.seq)
+            if lease is None or not lease.marked:
                 self._will_grow(log, lease)
-                self._write(log, missing, durable)
-            elif durable:
-                self._sync(log)
-            return [found[i] if i in found else stored(new[i]) for i in places]
+            before = log.end
+            self._write(log, missing, durable)
+            if not found:
+                records = [stored(draft) for draft in missing]
+                log.follow(records, before)
+                self._keep_up(log)
+                return records if len(places) == len(records) else [records[i] for i in places]
+            self._keep_up(log)
+        elif durable:
+            self._sync(log)
+        return [found[i] if i in found else stored(new[i]) for i in places]
 
     def _write(self, log: Log, drafts: Sequence[Draft], durable: bool) -> None:
         disk, fd, end = self.disk, log.fd, log.end
@@ -509,9 +545,16 @@ class Files:
             log.floor = log.synced = end + len(data)
         log.end, log.state, log.tail = end + len(data), state, data[-SEALED:]
         log.seq += len(drafts)
-        if log.end - log.saved > REFRESH:
-            log.fold(log.end)
-            log.save()
+
+    def _keep_up(self, log: Log) -> None:
+        """What is known of the log goes on with it, a little at a time, so that no append waits for much and
+        no list finds much to read. The records are written, whatever comes of it."""
+        if log.end - log.folded > MARK:
+            with suppress(HansardError):
+                log.fold(log.end)
+        if log.unsaved > REFRESH:
+            with suppress(HansardError):
+                log.save()
 
     def _cut_back(self, log: Log, end: int, error: OSError, doing: str) -> HansardError:
         """What a failed write left is taken away. After a failed sync nobody knows what the disk has of all
@@ -606,14 +649,15 @@ class Files:
             if not log.writable:
                 raise ReadOnlyStore(f"{log.path} cannot be written; see to its permissions")
             log.depth = 1  # before it is so: to give back what one does not have is harmless
-            self.disk.wait_lock(fd, log.path)
-            stat = self.disk.stat(fd)
-            if stat.links:
+            if not self.disk.lock(fd):
+                self.disk.wait_lock(fd, log.path)
+            links, size = self.disk.extent(fd)
+            if links:
                 break
             log.detach()
         end = log.end
-        if stat.size != end or not log.head or self.disk.read(fd, SEALED, end - SEALED) != log.tail:
-            self._catch_up(log, stat.size)
+        if size != end or log.head is None or self.disk.read(fd, SEALED, end - SEALED) != log.tail:
+            self._catch_up(log, size)
             log.tail = self.disk.read(fd, SEALED, log.end - SEALED)
 
     def _let_go(self, log: Log, depth: int) -> None:
@@ -667,17 +711,11 @@ class Files:
     def _using(self, session: str) -> Iterator[Log]:
         """What is known of a log, with its mutex taken. Whatever interrupts the caller, Ctrl-C included, the
         append lock is given back at the end."""
-        if (
-            self.catalog.busy
-        ):  # whoever waits for the catalog has a log, so whoever has it must not wait for one
-            raise reentered(session)
         while True:
             log = self._log(session)
             with log.mutex:
-                if log.busy:
-                    raise reentered(session)
-                if self._logs.get(session) is not log:
-                    continue  # it was put out of the cache in between
+                if not self._may_use(log, session):
+                    continue
                 depth = log.depth
                 try:
                     log.busy = True
@@ -688,17 +726,31 @@ class Files:
                 except OSError as error:
                     raise problem(error, log.path) from error
                 finally:
-                    log.busy = False
-                    try:
-                        self._let_go(log, depth)
-                    except BaseException:  # the same again: Ctrl-C may come here too
-                        self._let_go(log, depth)
-                        raise
+                    self._leave(log, depth)
+
+    def _may_use(self, log: Log, session: str) -> bool:
+        """Whether it is still the log that is known under this name; it may have been put out of the cache in
+        between. Who has its mutex asks, and must not be a signal handler of who is at it."""
+        if log.busy:
+            raise reentered(session)
+        return self._logs.get(session) is log
+
+    def _leave(self, log: Log, depth: int) -> None:
+        """The append lock is given back, but for those who had it before."""
+        log.busy = False
+        try:
+            self._let_go(log, depth)
+        except BaseException:  # the same again: Ctrl-C may come here too
+            self._let_go(log, depth)
+            raise
 
     def _log(self, session: str) -> Log:
         """What is known of a log, kept among those used last."""
         if self._closed or self.disk.inherited:
             self._alive()
+        if self.catalog.users and self.catalog.busy:
+            # who waits for the catalog has a log, so who has the catalog must not wait for a log
+            raise reentered(session)
         log = self._logs.get(session)
         if log is None:
             with self._mutex:
@@ -844,7 +896,7 @@ class Files:
                 self._warn_unread(session, error)
 
     def _warn_unread(self, session: str, error: HansardError) -> None:
-        """A list goes on without a session that cannot be read, or with how it once was; that is said once."""
+        """A list goes on without a session that cannot be read, or shows how it once was; that is said once."""
         if session not in self._unread:
             self._unread.add(session)
             told = f"session {session!r} cannot be read, and lists show at most how it once was: {error}"

@@ -25,7 +25,7 @@ PIECE = 1 << 18
 MARK = 1 << 16
 """Bytes of log between two places that the catalog knows."""
 
-REFRESH = 1 << 20
+REFRESH = 1 << 22
 """Bytes that a log may grow before its catalog row is refreshed."""
 
 
@@ -67,6 +67,7 @@ class Log:
         self._marked = 0
         self._anew = True  # what the catalog has of it does not count
         self.head: Head | None = None
+        self._said = ""  # what a user said last, of which no preview is made yet
         self.damage: list[Damage] = []
         self.folded = 0  # how far the head goes (place, checksum, last seq), a missing last newline included
         self.folded_state = 0
@@ -120,7 +121,39 @@ class Log:
             self._unfold()  # some of what was read may be counted already, Ctrl-C may come anywhere
             raise
 
+    def follow(self, records: list[Record], before: int) -> None:
+        """Takes the head past messages that were just written, if it had come so far (`before`): they need
+        not be read back. It keeps nothing of what is the caller's now, but texts. Anything else is folded
+        when it is wanted."""
+        head = self.head
+        if head is None or self.folded != before or self._generation != self._catalog.generation:
+            return
+        for record in records:
+            if record.kind != "message":
+                return
+        try:
+            said = ""
+            for record in records:
+                said = heads.take_message(head, record) or said
+                if record.id is not None:
+                    self._ids[record.id] = record.seq
+            self._said = said or self._said
+            self.folded, self.folded_state, self.folded_seq = self.end, self.state, records[-1].seq
+            if self.folded - self._marked >= MARK:
+                self._marks.append((self.folded_seq + 1, self.folded))
+                self._marked = self.folded
+        except BaseException as error:
+            self._unfold()  # half of it is counted: it is read back after all
+            if not isinstance(error, Exception):
+                raise
+
+    def _preview(self) -> None:
+        if self._said and self.head is not None:
+            self.head.preview = heads.preview(self._said)
+        self._said = ""
+
     def _fold(self, size: int) -> Head:
+        self._preview()
         known = self._generation == self._catalog.generation
         if not known or (self.folded and not self.agrees(self.folded, self.folded_state, size)):
             self._unfold()
@@ -178,6 +211,7 @@ class Log:
             self.fold(self._disk.stat(self.fd).size)
 
     def _try_save(self, *, open: bool | None) -> bool:
+        self._preview()
         head = self.head
         if head is None or self._generation != self._catalog.generation:
             return False

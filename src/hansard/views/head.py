@@ -114,9 +114,9 @@ def advance(head: Head, record: Record) -> None:
     data = record.data
     match record.kind:
         case "message":
-            said = _message(head, record)
+            said = take_message(head, record)
             if said:
-                head.preview = cut(said, PREVIEW)
+                head.preview = preview(said)
         case "meta" if isinstance(data, dict):
             fields = data.get("set")
             if isinstance(fields, dict):
@@ -155,14 +155,13 @@ def advance_all(head: Head, records: Iterable[Record]) -> None:
     said = ""
     for record in records:
         if record.kind == "message":
-            head.seq, head.written_at = record.seq, record.at
-            said = _message(head, record) or said
+            said = take_message(head, record) or said
         else:
             if said and record.kind == "compacted":  # it may say itself what the preview is behind it
                 head.preview, said = cut(said, PREVIEW), ""
             advance(head, record)
     if said:
-        head.preview = cut(said, PREVIEW)
+        head.preview = preview(said)
 
 
 class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -236,9 +235,15 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Head).decode
 
 
-def _message(head: Head, record: Record) -> str:
-    """All but the preview, which is to be made of what is returned: what a user said, where that is not
-    blank."""
+def preview(said: str) -> str:
+    """What lists show of what a user said last."""
+    return cut(said, PREVIEW)
+
+
+def take_message(head: Head, record: Record) -> str:
+    """Takes the head past a message, all but the preview: that is to be made of what is returned, what a user
+    said, if anything."""
+    head.seq, head.written_at = record.seq, record.at
     head.messages += 1
     if record.origin is None:  # copying is no activity
         head.updated_at = _instant(record)

@@ -27,6 +27,7 @@ HEADINGS = {
     "torn": ("write cut short by a crash", "writes cut short by a crash"),
     "unborn": ("session whose beginning was cut short", "sessions whose beginning was cut short"),
     "catalog": ("place where the catalog is behind", "places where the catalog is behind"),
+    "index": ("search index that is broken", "search indexes that are broken"),
     "foreign": ("thing that is not ours", "things that are not ours"),
     "blob": ("blob that is missing or altered", "blobs that are missing or altered"),
     "document": ("document that cannot be read", "documents that cannot be read"),

@@ -22,10 +22,11 @@ from msgspec.structs import replace
 from hansard.engines import reentered
 from hansard.engines.chain import Chain
 from hansard.engines.chain import Ruined as Ruined
+from hansard.ids import new_id
 from hansard.records import Damage, decode, encode
 from hansard.views.head import Head, Query, below, dump, load, matches, microseconds, rank
 
-SCHEMA = 3
+SCHEMA = 4
 
 FEW = 1000
 """Sessions that are sorted when they are asked for, where there is no list that has them in order."""
@@ -42,6 +43,7 @@ CREATE TABLE sessions (
     length INTEGER NOT NULL DEFAULT 0,      -- the bytes of the log that the row reflects
     state INTEGER NOT NULL DEFAULT 0,       -- the checksum's state after them
     damage TEXT NOT NULL DEFAULT '[]',
+    saved INTEGER NOT NULL DEFAULT 0,       -- when the row was last made to reflect more; no two are alike
     head TEXT,
     sum INTEGER NOT NULL DEFAULT 0          -- CRC-32 of n, id, and all from uid on
 );
@@ -63,11 +65,14 @@ CREATE TABLE marks (
 ) WITHOUT ROWID;
 """
 
-_COLUMNS = "n id open touched noted uid length state damage head sum".split()
-_HEAD, _SUM = 9, 10
+_COLUMNS = "n id open touched noted uid length state damage saved head sum".split()
+_SAVED, _HEAD, _SUM = 9, 10, 11
 
 _ALL, _OPEN = -1, -2
 """The list of all sessions by their ids, and of those whose logs may have grown."""
+
+_CHANGED = 1 << 32
+"""The list of all sessions in the order in which their rows were last saved."""
 
 _FIRST = (-(1 << 63), "")  # no place on a list comes before
 _MANY = 500  # entries that are read at once at most, so that nobody waits long for who reads a long list
@@ -85,6 +90,7 @@ class Row(NamedTuple):
     damage: list[Damage]
     head: Head | None
     touched: float
+    saved: int
 
 
 class Catalog:
@@ -125,6 +131,7 @@ class Catalog:
             self._db.execute(statement)
         self._places.begin()
         self._ids.begin()
+        self.state_fact("made", new_id())  # another catalog, another count of what was saved
         self._db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def _copy(self, path: str) -> None:
@@ -287,14 +294,14 @@ class Catalog:
             n = self._new() if row is None else row.n
             grows = (row is None if open is None else open) or (row is not None and row.open)
             self._note(n, head.id, grows, time.time(), new=row is None)
-            said = (head.uid, length, state, encode(damage).decode(), dump(head).decode())
+            saved = self._next_saved()
+            said = (head.uid, length, state, encode(damage).decode(), saved, dump(head).decode())
             self._change(
-                "uid = ?, length = ?, state = ?, damage = ?, head = ?, sum = ?",
+                "uid = ?, length = ?, state = ?, damage = ?, saved = ?, head = ?, sum = ?",
                 (*said, _sum((n, head.id, *said))),
                 n,
             )
-            before = _places(None if known is None else known.head, row is not None and row.open)
-            self._move(n, head.id, before, _places(head, grows))
+            self._move(n, head.id, _places_of(row), _places(head, grows, saved))
             if row is not None and (anew or row.uid != head.uid):
                 self._forget(n)
             self._ids.add(sorted((n, id, seq) for id, seq in dict(ids).items()))
@@ -303,6 +310,11 @@ class Catalog:
                 [(n, *mark, _sum((n, *mark))) for mark in marks],
             )
             return n
+
+    def _next_saved(self) -> int:
+        """The moment, or what comes behind the last one where the clock was set back."""
+        last = self._db.execute("SELECT max(rank) FROM places WHERE list = ?", (_CHANGED,)).fetchone()[0]
+        return max(time.time_ns() // 1000, (last or 0) + 1)
 
     def _forget(self, n: int) -> None:
         """What is in a log, and where, does not count any more."""
@@ -314,7 +326,7 @@ class Catalog:
         with self.changing():
             row = self.row(id)
             if row is not None and row.touched == touched:
-                self._move(row.n, id, _places(row.head, row.open), set())
+                self._move(row.n, id, _places_of(row), set())
                 self._forget(row.n)
                 self._db.execute("DELETE FROM sessions WHERE n = ?", (row.n,))
 
@@ -323,13 +335,18 @@ class Catalog:
         with self.changing():
             row = self.row(id)
             if row is not None and row.touched == touched:
-                self._move(row.n, id, _places(row.head, row.open), _places(None, True))
+                self._move(row.n, id, _places_of(row), _places(None, True))
                 self._note(row.n, id, True, touched)
                 self._change("head = NULL", (), row.n)
 
     def open_ids(self) -> list[tuple[str, float]]:
         """The sessions whose rows may be behind, and when each was last touched."""
         return [(id, _noted(id, row)[2]) for _, id, row in self._entries(_OPEN)]
+
+    def changed(self, since: int = 0, step: int = 8) -> Iterator[Row]:
+        """The rows that were saved after a moment, in that order. `Row.saved` is the moment of each."""
+        for _, id, row in self._entries(_CHANGED, (since + 1, ""), step=step):
+            yield _row(id, row)
 
     def known(self) -> dict[str, tuple[int, int, float]]:
         """Of every session the length that its row reflects, the checksum's state there, and when it was
@@ -461,11 +478,16 @@ class Catalog:
 # -- which lists there are
 
 
-def _places(head: Head | None, open: bool) -> set[tuple[int, int]]:
+def _places_of(row: Row | None) -> set[tuple[int, int]]:
+    return set() if row is None else _places(row.head, row.open, row.saved)
+
+
+def _places(head: Head | None, open: bool, saved: int = 0) -> set[tuple[int, int]]:
     """The lists that a session is on, and where: the one of all, those of its scope (children, or whether it
-    is archived and has user input), and with each of these those of its fields."""
+    is archived and has user input), and with each of these those of its fields; and when it was saved."""
     found = {(_OPEN, 0)} if open else set()
     if head is not None:
+        found.add((_CHANGED, saved))
         newest, scope = -microseconds(head.updated_at), _scope(head)
         found |= {(_ALL, 0), (_list(scope, "activity"), newest)}
         found.add((_list(scope, "created"), -microseconds(head.created_at)))
@@ -510,10 +532,10 @@ def _next(id: str) -> str:
 def _row(id: str, found: Sequence[Any]) -> Row:
     n, open, touched = _noted(id, found)
     if found[_HEAD] is None:
-        return Row(n, found[5], found[6], found[7], open, [], None, touched)
+        return Row(n, found[5], found[6], found[7], open, [], None, touched, found[_SAVED])
     head = _head(id, found)
     wrong = [] if found[8] == "[]" else [Damage(**fields) for fields in decode(found[8])]
-    return Row(n, found[5], found[6], found[7], open, wrong, head, touched)
+    return Row(n, found[5], found[6], found[7], open, wrong, head, touched, found[_SAVED])
 
 
 def _head(id: str, found: Sequence[Any]) -> Head:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 OURS = frozenset(
     "hansard.json sessions archive documents blobs names state locks aside namespaces "
-    "catalog.db catalog.db-wal catalog.db-shm catalog.db-journal catalog.lock catalog.check".split()
+    "catalog.db catalog.db-wal catalog.db-shm catalog.db-journal catalog.lock catalog.check "
+    "search.db search.db-wal search.db-shm search.db-journal search.lock search.turn".split()
 )
 PASSED_OVER = frozenset({".DS_Store", "lost+found", "hansard.json" + TEMPORARY})
 
@@ -69,6 +70,7 @@ def examine(
             log.detach()
         yield from _mended(files, session, found) if repair and found else found
     yield from _catalog(files, repair)
+    yield from _index(files, repair)
     yield from _blobs(files, needed, repair)
     for name in sorted(files.disk.names(files.path("aside"))):
         yield Finding(
@@ -275,6 +277,23 @@ def _catalog(files: Files, repair: bool) -> Iterator[Finding]:
             place=files.path("catalog.db"),
             detail="it cannot be used; lists are made from the logs each time",
             remedy="see that the folder can be written and that no other program has the file locked",
+        )
+
+
+def _index(files: Files, repair: bool) -> Iterator[Finding]:
+    searcher = files.searcher()
+    detail = searcher.check()
+    if detail:
+        if repair:
+            searcher.renew()
+        yield Finding(
+            kind="index",
+            place=files.path("search.db"),
+            detail=detail,
+            remedy="it was made anew"
+            if repair
+            else "close what has the store open and delete search.db; it comes back",
+            repaired=repair,
         )
 
 

@@ -59,6 +59,7 @@ from hansard.views import vacuum
 from hansard.views.head import Head, Query
 
 if TYPE_CHECKING:
+    from hansard.engines.searching import Searcher
     from hansard.views import search as searching
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class Files:
         with self._told(self.root):
             version = self._open_root(create=create, network=network)
         self.catalog = CatalogFile(self.disk, self.root, readonly=readonly, newer=version > FORMAT)
+        self._searcher: Searcher | None = None
         self._leases = Leases(self.disk, self.path("locks"), readonly=readonly)
         self._watcher = Watcher(self.disk, self.path("sessions"), self.session_of)
 
@@ -957,14 +959,18 @@ class Files:
     def search(
         self, query: searching.Query, told: Callable[[int, int], None] | None = None
     ) -> list[searching.Found]:
-        from hansard.views import search as searching
+        self._alive()
+        with self._told(self.path("search.db")):
+            return self.searcher().search(query, told)
 
-        return searching.scan(self._said(), query)
+    def searcher(self) -> Searcher:
+        """What searches the logs."""
+        with self._mutex:
+            if self._searcher is None:
+                from hansard.engines.searching import Searcher  # it takes a while, and few ask for it
 
-    def _said(self) -> Iterator[tuple[Head, Iterator[Record]]]:
-        for session in self.sessions():
-            with suppress(SessionNotFound, Damaged, NewerFormat):
-                yield self.head(session), self.read(session, kinds=("message", "history"))
+                self._searcher = Searcher(self)
+            return self._searcher
 
     def sessions(self) -> Iterator[str]:
         self._alive()
@@ -1353,6 +1359,8 @@ class Files:
         with self._mutex:
             self._logs.clear()
             self._closed = True
+            if self._searcher is not None:
+                self._searcher.close()
             self.catalog.close()
         self._watcher.close()
 

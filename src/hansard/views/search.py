@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from hansard import messages
 from hansard.records import Record, decode, encode, utc
 from hansard.views.folding import LETTER, WORDS, Places, fold
-from hansard.views.head import Head, microseconds
+from hansard.views.head import Head
+from hansard.views.head import microseconds as microseconds
 from hansard.views.history import covers, inline
 
 ORDERS = ("rank", "newest")
@@ -32,6 +33,9 @@ RANKED = 2000
 
 SEARCHED = ("message", "history")
 """The kinds of records in which something can be found."""
+
+ROLES = {"": 0, "user": 1, "assistant": 2, "system": 3, "tool": 4}
+"""Who may speak, as an index may note it."""
 
 # The formula of docs/search.md.
 WEIGHTS = (4.0, 2.0, 1.0)
@@ -135,26 +139,23 @@ class Texts(NamedTuple):
 NOTHING = Texts()
 
 
-def texts(record: Record) -> Texts:
-    """What of a record is searched: a message, or the messages that a change of the history wrote."""
+def read(record: Record) -> tuple[Texts, str]:
+    """What of a record is searched, a message or the messages that a change of the history wrote; and who
+    speaks in it, "" where nobody says, or several do."""
     if record.kind == "message":
-        return _said(record.data, record.shape)
+        message = messages.read(record.data, record.shape)
+        return _said(record.data, message), message.role
     if record.kind != "history":
-        return NOTHING
-    said = [_said(payload, None) for payload in inline(record)]
-    return Texts(*("\n".join(filter(None, told)) for told in zip(*said, strict=True))) if said else NOTHING
+        return NOTHING, ""
+    given = [(payload, messages.read(payload)) for payload in inline(record)]
+    if not given:
+        return NOTHING, ""
+    told = zip(*(_said(payload, message) for payload, message in given), strict=True)
+    roles = {message.role for _, message in given}
+    return Texts(*("\n".join(filter(None, one)) for one in told)), roles.pop() if len(roles) == 1 else ""
 
 
-def role(record: Record) -> str:
-    """Who speaks in it; "" where nobody says, or several do."""
-    if record.kind == "message":
-        return messages.read(record.data, record.shape).role
-    roles = {messages.read(payload).role for payload in inline(record)}
-    return roles.pop() if len(roles) == 1 else ""
-
-
-def _said(payload: Any, shape: str | None) -> Texts:
-    message = messages.read(payload, shape)
+def _said(payload: Any, message: messages.Message) -> Texts:
     parts = message.parts
     if len(parts) == 1 and parts[0].kind == "text":
         return Texts(parts[0].text)
@@ -329,7 +330,8 @@ def scan(sessions: Iterable[tuple[Head, Iterable[Record]]], query: Query) -> lis
         for record in said:
             if record.kind not in SEARCHED:
                 continue
-            text = folded(texts(record), query.tools)
+            said_here, role = read(record)
+            text = folded(said_here, query.tools)
             if not text.length:
                 continue
             records += 1
@@ -339,7 +341,7 @@ def scan(sessions: Iterable[tuple[Head, Iterable[Record]]], query: Query) -> lis
                 having[n] += any(found)
             if not all(map(any, counts)) or not matches(text.texts, terms):
                 continue
-            if not _passes(head, record, query):
+            if not _passes(head, record, role, query):
                 continue
             place = key("newest", 0, moment(record), head.id, record.seq)
             if query.order == "newest" and query.place is not None and place <= query.place:
@@ -373,7 +375,7 @@ class _Newer(tuple[Any, ...]):
         return tuple(self) > tuple(other)
 
 
-def _passes(head: Head, record: Record, query: Query) -> bool:
+def _passes(head: Head, record: Record, role: str, query: Query) -> bool:
     if query.session is not None and head.id != query.session:
         return False
     if query.agent is not None and head.agent != query.agent:
@@ -385,7 +387,7 @@ def _passes(head: Head, record: Record, query: Query) -> bool:
         return False
     if query.until is not None and at >= microseconds(query.until):
         return False
-    return query.role is None or role(record) == query.role
+    return query.role is None or role == query.role
 
 
 # -- what is shown ----------------------------------------------------------------------------------
@@ -421,12 +423,12 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 def hit(found: Found, query: Query) -> Hit:
     """What is shown of a match."""
     head, record = found.head, found.record
-    said = texts(record)
+    said, role = read(record)
     line, marks = snippet(said if query.tools else said[:1], query.terms)
     return Hit(
         session=head.id,
         seq=record.seq,
-        role=role(record),
+        role=role,
         at=record.when,
         snippet=line,
         title=head.title,

@@ -105,6 +105,8 @@ class Catalog:
         try:
             if like is not None:
                 self._copy(like)
+            self._waiting: list[tuple[int, int, str, int]] | None = None
+            self._given = 0  # the last moment that a row was saved at
             self._places = Chain(
                 self._db, "places", ("list", "rank", "id"), "n", origin=(-3, 0, ""), beside=_COLUMNS
             )
@@ -158,6 +160,18 @@ class Catalog:
         """Nobody is at it meanwhile."""
         with self._mutex:
             yield
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """One transaction for the rows of several sessions, which are entered into their lists at its end:
+        side by side, many of them at once."""
+        with self.changing():
+            self._waiting = []
+            try:
+                yield
+                self._enter(self._waiting)
+            finally:
+                self._waiting = None
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -264,11 +278,20 @@ class Catalog:
 
     def _move(self, n: int, id: str, before: set[tuple[int, int]], after: set[tuple[int, int]]) -> None:
         """Takes a session from where it stands in lists to where it belongs."""
+        if self._waiting and before - after:  # it may be among those that are not entered yet
+            waiting, self._waiting = self._waiting, []
+            self._enter(waiting)
         for place in before - after:
             if not self._places.cut((*place, id), (*place, _next(id))):
                 raise Ruined("a session is not in its list")
-        new = sorted((*place, id, n) for place in after - before)
-        if self._places.add(new) < len(new):
+        new = [(*place, id, n) for place in after - before]
+        if self._waiting is None:
+            self._enter(new)
+        else:
+            self._waiting += new
+
+    def _enter(self, places: list[tuple[int, int, str, int]]) -> None:
+        if self._places.add(sorted(places)) < len(places):
             raise Ruined("a session is in a list twice")
 
     def save(
@@ -314,7 +337,8 @@ class Catalog:
     def _next_saved(self) -> int:
         """The moment, or what comes behind the last one where the clock was set back."""
         last = self._db.execute("SELECT max(rank) FROM places WHERE list = ?", (_CHANGED,)).fetchone()[0]
-        return max(time.time_ns() // 1000, (last or 0) + 1)
+        self._given = max(time.time_ns() // 1000, (last or 0) + 1, self._given + 1)
+        return self._given
 
     def _forget(self, n: int) -> None:
         """What is in a log, and where, does not count any more."""

@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TOGETHER = 100
+"""Logs that are entered into the catalog at once."""
+
 SEALED = 19
 """Bytes at the end of a line that tell it from any other: its checksum, and what closes it."""
 
@@ -898,7 +901,7 @@ class Files:
                 self._warn_unread(session, error)
 
     def _warn_unread(self, session: str, error: HansardError) -> None:
-        """A list goes on without a session that cannot be read, or shows how it once was; that is said once."""
+        """A list goes on without a session that cannot be read, or shows how it was; that is said once."""
         if session not in self._unread:
             self._unread.add(session)
             told = f"session {session!r} cannot be read, and lists show at most how it once was: {error}"
@@ -929,6 +932,7 @@ class Files:
         """Compares every row with its log: after a reboot, and whenever the catalog may be behind."""
         generation = self.catalog.checking()
         known = self.catalog.use(lambda catalog: catalog.known())
+        folded: list[tuple[Log, bool]] = []
         for session in self.sessions():
             log = self.new_log(session)
             try:
@@ -938,7 +942,9 @@ class Files:
                     held = not self._leases.free(session)
                     if length != stat.size or not log.agrees(length, state, stat.size):
                         log.fold(stat.size)
-                        log.save(open=held)
+                        folded.append((log, held))
+                        if len(folded) == TOGETHER:
+                            self._save(folded)
                     elif held:
                         self.catalog.use(lambda catalog, id=session: catalog.mark_open(id))  # type: ignore[misc]
             except SessionNotFound:
@@ -950,11 +956,30 @@ class Files:
                 # the next list tries again
                 self.catalog.use(lambda catalog, id=session: catalog.mark_open(id))  # type: ignore[misc]
             finally:
-                log.detach()
+                if not folded or folded[-1][0] is not log:
+                    log.detach()
+        self._save(folded)
         for session, (_, _, touched) in known.items():
             if self.disk.look(self._log_path(session)) is None:
                 self._gone(session, touched)
         self.catalog.checked(generation)
+
+    def _save(self, folded: list[tuple[Log, bool]]) -> None:
+        """Writes the rows of several logs in one transaction: that is what one of them alone takes longest
+        for. Nothing is left in the list."""
+
+        def work(catalog: Catalog) -> None:
+            with catalog.together():
+                for log, held in folded:
+                    with self._told(log.path):
+                        log.save(open=held)
+
+        try:
+            self.catalog.use(work)
+        finally:
+            for log, _ in folded:
+                log.detach()
+            folded.clear()
 
     def search(
         self, query: searching.Query, told: Callable[[int, int], None] | None = None

@@ -24,13 +24,13 @@ BOUNDED: dict[str, str] = {
     "durable, one writer": "the four calls of the append lock and the look at the end of the log alone take "
     "the raw rate to 0.92; the rest is Python, 15 µs when it is warm and twice that behind a sync, which "
     "leaves the caches cold",
-    "durable=False": "six system calls instead of one (5 µs), and 9 µs of Python: checking, copying, framing, "
-    "the checksum, the record that is returned",
+    "durable=False": "six system calls instead of one (5 µs), and 9 µs of Python: checking, copying, "
+    "framing, the checksum, the record that is returned",
     "extend of 1,000 messages": "5 µs of Python for each message, against 1.5 µs of encoding in C",
     "8 sessions, 8 threads": "each of six system calls gives the interpreter's lock away and waits for it, "
     "against two of a raw write",
-    "catalog of 5,000 sessions from their logs": "each row, and each entry of it in a list, has a checksum, so "
-    "that damage hides nothing: 60 of 150 µs a session",
+    "catalog of 5,000 sessions from their logs": "each row, and each entry of it in a list, has a "
+    "checksum, so that damage hides nothing: 60 of 150 µs a session",
     "catalog of 100,000 sessions from their logs": "the same",
 }
 """Targets that may be missed, and what bounds them."""

@@ -126,7 +126,7 @@ def test_cleanup_says_what_would_go(run, store, aged, printed):
         (["--max-bytes", "5GB"], {"day-1", "day-50", "day-100"}),
         (["--older-than", (datetime.now(UTC) - timedelta(days=70)).date().isoformat()], {"day-1", "day-50"}),
     ],
-    ids=lambda value: " ".join(map(str, value)),
+    ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
 )
 def test_cleanup_deletes_by_age_number_and_size(run, store, aged, criteria, kept):
     aged(100, 50, 1)

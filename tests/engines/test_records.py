@@ -406,7 +406,7 @@ def test_a_line_behind_a_missing_one_and_before_an_illegible_one_is_shown() -> N
         (b"Z\"", b'"'),
     ],
 )
-def test_a_line_with_a_number_or_a_time_that_no_record_has_is_illegible(member: bytes, instead: bytes) -> None:
+def test_a_line_with_a_number_or_time_that_no_record_has_is_illegible(member: bytes, instead: bytes) -> None:
     written = Written(*[[said(f"message {n}")] for n in range(8)])
     lines = list(written.lines)
     lines[2] = b"garbage\n"  # the line behind it is taken as it reads

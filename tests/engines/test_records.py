@@ -403,7 +403,7 @@ def test_a_line_behind_a_missing_one_and_before_an_illegible_one_is_shown() -> N
         (b'"seq":3', b'"seq":-3'),
         (b'"seq":3', b'"seq":9007199254740992'),
         (b'"seq":3', b'"seq":99999999999999999999'),
-        (b"Z\"", b'"'),
+        (b'Z"', b'"'),
     ],
 )
 def test_a_line_with_a_number_or_time_that_no_record_has_is_illegible(member: bytes, instead: bytes) -> None:

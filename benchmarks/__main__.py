@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import core, following, whole
+from benchmarks import core, following, search, whole
 from benchmarks.measure import Figure
 
 HERE = Path(__file__).parent
@@ -45,6 +45,7 @@ def figures(full: bool) -> Iterator[Figure]:
     yield from core.resume(full)
     yield from core.lists(full)
     yield from following.follow(full)
+    yield from search.search(full)
     yield from core.starting()
     yield from core.memory(full)
     yield from core.disk()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from hansard.views.search import ROLES, WEIGHTS, Item, Query, Terms, microseconds
@@ -30,7 +29,7 @@ CREATE TABLE logs (
     entries INTEGER NOT NULL,
     agent TEXT NOT NULL,
     workspace TEXT NOT NULL,
-    title TEXT NOT NULL
+    title TEXT NOT NULL                     -- folded
 );
 CREATE TABLE entries (
     entry INTEGER PRIMARY KEY,              -- no less than the second in which it was said
@@ -86,9 +85,10 @@ class Part(NamedTuple):
 
 
 class Match(NamedTuple):
-    """An entry that matches, and what its words are worth."""
+    """An entry that matches; the better its words, the less is `rank`."""
 
-    worth: float
+    number: int
+    rank: float
     at: int
     seq: int
     start: int
@@ -97,6 +97,10 @@ class Match(NamedTuple):
     session: str
     uid: str
     title: str
+
+
+Row = tuple[Any, ...]
+"""What will be a `Match`, if it is one of those that are wanted: there may be thousands."""
 
 
 class Index:
@@ -214,10 +218,12 @@ class Index:
     def _put_entries(self, new: list[tuple[int, Entry]]) -> None:
         new.sort(key=lambda one: one[1].at)  # FTS5 takes numbers in order many at a time
         last = -1
+        top = self._db.execute("SELECT max(entry) FROM entries").fetchone()[0] or 0
         rows = []
         words = []
         for n, one in new:
-            last = self._free(max(one.at // 1_000_000, last + 1, 0))
+            last = max(one.at // 1_000_000, last + 1, 0)
+            last = last if last > top else self._free(last)
             rows.append((last, n, one.seq, one.at, one.start, one.size, one.role))
             words.append((last, one.prose, one.input, one.output))
         self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
@@ -260,21 +266,16 @@ class Index:
         """Nothing is indexed."""
         with self._changing():
             self._begin()
-        self._db.execute("PRAGMA incremental_vacuum")
+        self._db.executescript("PRAGMA incremental_vacuum")
 
     def tidy(self) -> bool:
-        """Joins some of what was written apart, and gives room back that nothing stands in; whether there is
-        more to do."""
-        before = self._db.total_changes
-        with self._changing():
-            self._db.execute("INSERT INTO words (words, rank) VALUES ('merge', 500)")
-        if self._db.total_changes - before >= 2:
-            return True
+        """Gives some of the room back in which nothing stands; whether there is more of it. What was written
+        apart FTS5 joins by itself, eight pieces at a time."""
         free, pages = (
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")
         )
         if free > 1000 and free > pages // 20:
-            self._db.execute("PRAGMA incremental_vacuum(2000)").fetchall()
+            self._db.executescript("PRAGMA incremental_vacuum(2000)")
             return True
         return False
 
@@ -301,8 +302,8 @@ class Index:
         finally:
             self._db.execute("ROLLBACK")
 
-    def newest(self, query: Query, limit: int | None, place: tuple[Any, ...] | None = None) -> list[Match]:
-        """The newest entries that match, in order, behind a place in that order."""
+    def newest(self, query: Query, limit: int | None, place: tuple[Any, ...] | None = None) -> list[Row]:
+        """The newest entries that match, behind a place in that order. Not in order where these are all."""
         where, values = _narrowed(query)
         if place is not None:
             where, values = [*where, "entry.at <= ?"], [*values, -place[0]]
@@ -314,26 +315,31 @@ class Index:
             "CROSS JOIN logs AS log ON log.n = entry.n "
             f"WHERE words MATCH ? {''.join(f'AND {one} ' for one in where)}ORDER BY words.rowid DESC"
         )
-        found: list[Match] = []
-        waiting: list[tuple[int, str, int, Match]] = []
+        found: list[Row] = []
         with closing(self._db.execute(sql, (expression(query.terms, query.tools), *values))) as rows:
-            for number, worth, *rest in rows:
+            step = 1 << 62 if limit is None else limit + 1
+            while some := rows.fetchmany(min(step, 10_000)):
+                found += some if place is None else [row for row in some if _newness(row) > place]
                 # what comes from here on was said in this second at the latest
-                while waiting and -waiting[0][0] // 1_000_000 > number:
-                    found.append(heappop(waiting)[3])
-                if limit is not None and len(found) >= limit:
-                    return found[:limit]
-                match = Match(-worth, *_sound(rest, _MATCH))
-                here = (-match.at, match.session, -match.seq)
-                if place is None or here > place:
-                    heappush(waiting, (*here, match))
-        while waiting:
-            found.append(heappop(waiting)[3])
-        return found[:limit]
+                if limit is not None and len(found) > limit:
+                    found.sort(key=_newness)
+                    if found[limit - 1][2] // 1_000_000 > some[-1][0]:
+                        break
+                step *= 2
+        return found if limit is None or len(found) <= limit else found[:limit]
 
 
 _KNOWN = [int, str, int, int, int]
-_MATCH = [int, int, int, int, int, str, str, str]
+_MATCH = [int, float, int, int, int, int, int, str, str, str]
+
+
+def _newness(row: Row) -> tuple[int, str, int]:
+    return -row[2], row[7], -row[3]
+
+
+def matched(row: Row) -> Match:
+    """One that is wanted, if it is as it was written."""
+    return Match(*_sound(row, _MATCH))
 
 
 def _sound(found: Sequence[Any], types: list[type]) -> Sequence[Any]:

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hansard.engines import reentered
-from hansard.engines.catalog import Catalog, Row
-from hansard.engines.index import Entry, Index, Known, Match, Part
+from hansard.engines.catalog import Catalog
+from hansard.engines.catalog import Row as CatalogRow
+from hansard.engines.index import Entry, Index, Known, Match, Part, Row, matched
 from hansard.errors import Closed, Damaged, NewerFormat, SessionNotFound, StoreUnavailable
 from hansard.records import Record, Scan, parse
 from hansard.views import search
@@ -34,7 +35,7 @@ T = TypeVar("T")
 OWN = ""
 """What SQLite calls a database in a temporary file of this process's own."""
 
-STEP = 1 << 21
+STEP = 1 << 23
 """Bytes of logs that are indexed in one transaction."""
 
 PIECE = 1 << 18
@@ -94,12 +95,7 @@ class Searcher:
 
     def _ask(self, query: Query, *, last: bool) -> list[Found] | None:
         """What the index knows; None where something in it was not so, and it knows better now."""
-        if query.order == "newest":
-            chosen = self._use(lambda index: index.newest(query, query.limit, query.place))
-            scored = [(self._score(match, query), match) for match in chosen]
-        else:
-            chosen = self._use(lambda index: index.newest(query, search.RANKED))
-            scored = self._ranked(chosen, query)[: query.limit]
+        scored = self._use(lambda index: _chosen(index, query))
         found: list[Found] = []
         wrong: set[str] = set()
         heads = self._heads({match.session for _, match in scored})
@@ -132,23 +128,6 @@ class Searcher:
         made, position = self._place()
         for _ in self._taken([row for row in rows if row is not None], made, position, again=True):
             pass
-
-    def _ranked(self, chosen: list[Match], query: Query) -> list[tuple[float, Match]]:
-        titled: dict[int, bool] = {}
-        placed = []
-        for match in chosen:
-            if match.n not in titled:
-                titled[match.n] = search.is_titled(match.title, query.terms)
-            score = search.boosted(match.worth, match.at, titled[match.n], query.now)
-            place = search.key("rank", score, match.at, match.session, match.seq)
-            if query.place is None or place > query.place:
-                placed.append((place, score, match))
-        placed.sort(key=lambda one: one[0])
-        return [(score, match) for _, score, match in placed]
-
-    def _score(self, match: Match, query: Query) -> float:
-        titled = search.is_titled(match.title, query.terms)
-        return search.boosted(match.worth, match.at, titled, query.now)
 
     def _heads(self, sessions: set[str]) -> dict[str, Head]:
         def work(catalog: Catalog) -> dict[str, Head]:
@@ -206,7 +185,7 @@ class Searcher:
         made = self._files.catalog.use(lambda catalog: catalog.fact("made")) or ""
         return made, self._use(lambda index: index.position(made))
 
-    def _changed(self, position: int, count: int) -> list[Row]:
+    def _changed(self, position: int, count: int) -> list[CatalogRow]:
         return self._files.catalog.use(
             lambda catalog: list(islice(catalog.changed(position, step=min(count, 8)), count))
         )
@@ -242,7 +221,9 @@ class Searcher:
             while self._use(lambda index: index.tidy()):
                 pass
 
-    def _taken(self, rows: list[Row], made: str, position: int, *, again: bool = False) -> Iterator[int]:
+    def _taken(
+        self, rows: list[CatalogRow], made: str, position: int, *, again: bool = False
+    ) -> Iterator[int]:
         """Indexes what is new in some logs; says how many bytes it went through now and then. What cannot be
         read is passed over: `doctor` says what is wrong with it."""
         parts: list[Part] = []
@@ -266,7 +247,7 @@ class Searcher:
         self._use(lambda index: index.add(parts, made, position))
         yield size
 
-    def _parts(self, row: Row, head: Head, known: Known | None) -> Iterator[tuple[Part, int]]:
+    def _parts(self, row: CatalogRow, head: Head, known: Known | None) -> Iterator[tuple[Part, int]]:
         """What a log says that is not indexed yet, a bounded part at a time."""
         log = self._files.new_log(head.id)
         try:
@@ -300,7 +281,7 @@ class Searcher:
                     if ended and reader.end + reader.unterminated == row.length:
                         place = (row.length, row.state)
                     last = -1 if reader.seq is None else reader.seq
-                    texts = (head.agent, head.workspace, head.title)
+                    texts = (head.agent, head.workspace, fold(head.title))
                     yield Part(head.id, known, row.uid, *place, last, *texts, entries), read
                     if ended:
                         return
@@ -446,6 +427,25 @@ class Searcher:
                 self._disk.close(self._lock)
                 self._lock = None
             self._closed = True
+
+
+def _chosen(index: Index, query: Query) -> list[tuple[float, Match]]:
+    """The matches of the page that was asked for, in order, and their scores."""
+    newest = query.order == "newest"
+    rows = index.newest(query, query.limit, query.place) if newest else index.newest(query, search.RANKED)
+    titled: dict[int, bool] = {}
+    score_of = search.scoring(query.now)
+    placed: list[tuple[tuple[Any, ...], float, Row]] = []
+    for row in rows:
+        _, rank, at, seq, _, _, n, session, _, title = row
+        if n not in titled:
+            titled[n] = search.is_titled(title, query.terms)
+        score = score_of(-rank, at, titled[n])
+        place = search.key(query.order, score, at, session, seq)
+        if query.place is None or place > query.place:
+            placed.append((place, score, row))
+    placed.sort()
+    return [(score, matched(row)) for _, score, row in placed[: query.limit]]
 
 
 def _known(catalog: Catalog) -> dict[str, tuple[int, int, float]]:

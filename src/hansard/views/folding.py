@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import cache
 from unicodedata import category, normalize
 
 LETTER = "[0-9A-Za-z\x80-\U0010ffff]"
@@ -30,15 +32,14 @@ _INVISIBLE = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff"
 )
-_is_nothing = re.compile(f"[{_ACCENTS}{_INVISIBLE}]").fullmatch
 
 # Each of these is a word: Chinese characters, kana, Hangul, bopomofo, Yi; Thai, Lao, Burmese, Khmer; emoji.
-_is_alone = re.compile(
-    "[\u0e00-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17df\u2e80-\u2fd5\u3005-\u3007\u3021-\u3029\u3031-\u3035"
+_ALONE = (
+    "\u0e00-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17df\u2e80-\u2fd5\u3005-\u3007\u3021-\u3029\u3031-\u3035"
     "\u3038-\u303c\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua48c\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7a3\uf900-\ufaff"
-    "\u2600-\u27bf\u2b00-\u2bff\U0001b000-\U0001b16f\U0001f000-\U0001faff\U00020000-\U0003ffff]"
-).fullmatch
+    "\u2600-\u27bf\u2b00-\u2bff\U0001b000-\U0001b16f\U0001f000-\U0001faff\U00020000-\U0003ffff"
+)
 
 # A character and what is written as one with it: accents, parts of a Hangul syllable, voiced marks of kana.
 _UNIT = re.compile("(?s:.)[\u0300-\u036f\u1160-\u11ff\u3099\u309a\uff9e\uff9f]*")
@@ -75,18 +76,26 @@ class _Runs(dict[str, str]):
 _units, _runs = _Units(), _Runs()
 
 
+@cache
+def _kinds() -> tuple[Callable[[str], object], Callable[[str], object]]:
+    """What says of a character that it is nothing, and that it is a word alone. They take a while to make,
+    and many a text has nothing but ASCII in it."""
+    return re.compile(f"[{_ACCENTS}{_INVISIBLE}]").fullmatch, re.compile(f"[{_ALONE}]").fullmatch
+
+
 def _fold(unit: str) -> str:
+    is_nothing, is_alone = _kinds()
     found = []
     for character in normalize("NFKC", normalize("NFKC", unit).casefold()):
-        if _is_nothing(character):
+        if is_nothing(character):
             continue
-        if _is_alone(character):
+        if is_alone(character):
             found.append(f" {character} ")
         elif character.isascii():  # what ⅓, ㎏ or ﬁ consist of
             found.append(character if character.isalnum() else " ")
         else:
             for part in normalize("NFD", character).casefold():
-                if not _is_nothing(part):
+                if not is_nothing(part):
                     found.append(part if category(part)[0] in "LNM" or category(part) == "Co" else " ")
     folded = "".join(found).translate(_ALIKE)
     return f" {folded} " if category(unit[0]) == "So" else folded  # ™ is no part of the name before it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from heapq import heappush, heappushpop
@@ -28,7 +28,7 @@ from hansard.views.history import covers, inline
 
 ORDERS = ("rank", "newest")
 
-RANKED = 2000
+RANKED = 1000
 """How many of the matches are ranked: the newest."""
 
 SEARCHED = ("message", "history")
@@ -232,7 +232,10 @@ def matches(texts: Sequence[str], terms: Terms) -> bool:
 
 
 def _has(text: str, item: Item) -> bool:
-    return all(word in text for word in item.words) and _pattern(item).search(text) is not None
+    for word in item.words:  # most have not, and are known so at once
+        if word not in text:
+            return False
+    return _pattern(item).search(text) is not None
 
 
 def _count(text: str, item: Item) -> int:
@@ -277,16 +280,20 @@ def key(order: str, score: float, at: int, session: str, seq: int) -> tuple[Any,
     return (-score, -at, session, -seq) if order == "rank" else (-at, session, -seq)
 
 
-def boosted(words: float, at: int, titled: bool, now: datetime) -> float:
-    """The score: what the words are worth, and what being new and having such a title add."""
-    age = max(0, microseconds(now) - at) / (HALVED / timedelta(microseconds=1))
-    return words * (1 + RECENT * exp2(-age)) * (TITLED if titled else 1.0)
+def scoring(now: datetime) -> Callable[[float, int, bool], float]:
+    """Gives the score: what the words are worth, and what being new and having such a title add."""
+    moment, halved = microseconds(now), HALVED / timedelta(microseconds=1)
+
+    def score(words: float, at: int, titled: bool) -> float:
+        recent = 1 + RECENT * exp2(-max(0, moment - at) / halved)
+        return words * recent * TITLED if titled else words * recent
+
+    return score
 
 
 def is_titled(title: str, terms: Terms) -> bool:
-    """Whether a title alone has all that is wanted."""
-    text = fold(title)
-    return all(_has(text, item) for item in terms.wanted)
+    """Whether a title, folded, alone has all that is wanted."""
+    return all(_has(title, item) for item in terms.wanted)
 
 
 def cursor(last: Found, query: Query) -> str:
@@ -354,11 +361,12 @@ def scan(sessions: Iterable[tuple[Head, Iterable[Record]]], query: Query) -> lis
                 heappushpop(newest, entry)
     rarity = [max(log((records - n + 0.5) / (n + 0.5)), _LEAST) for n in having]
     given: list[tuple[tuple[Any, ...], Found]] = []
+    scored = scoring(query.now)
     for _, head, record, weighed, length in newest:
         around = _K1 * (1 - _B + _B * length * records / words)
         score = sum(r * (f * (_K1 + 1)) / (f + around) for r, f in zip(rarity, weighed, strict=True))
         at = moment(record)
-        score = boosted(score, at, is_titled(head.title, terms), query.now)
+        score = scored(score, at, is_titled(fold(head.title), terms))
         place = key(query.order, score, at, head.id, record.seq)
         if query.place is None or place > query.place:
             given.append((place, Found(head, record, score)))

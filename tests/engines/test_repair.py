@@ -150,6 +150,21 @@ def test_no_damage_keeps_a_log_from_being_repaired_and_no_good_record_is_lost(
         assert store.read("a").history()[-1] == user("on")
 
 
+@pytest.mark.rule("C2", "H9")
+def test_a_record_behind_a_missing_one_is_read_backwards_too(store: Store) -> None:
+    """Also where a place that the catalog knows begins right behind it."""
+    with store.create("a") as session:
+        for _ in range(3):
+            session.append(user("is missing"))
+            session.append(user("x" * 70_000))
+            session.extend(users(*("y" * 70_000 for _ in range(5))))
+    change(log(store), lambda lines: [line for line in lines if b"is missing" not in line])
+    forwards = [record.seq for record in store.read("a").records()]
+    assert forwards == [0, *range(2, 8), *range(9, 15), *range(16, 22)]
+    assert [record.seq for record in store.read("a").records(reverse=True)] == forwards[::-1]
+    assert len(store.read("a").history(17)) == 17
+
+
 @pytest.mark.rule("C4")
 def test_members_of_newer_versions_survive_a_repair(store: Store) -> None:
     begin(store)
@@ -252,6 +267,25 @@ def test_a_session_with_a_long_id_is_known_by_its_catalog_where_its_first_line_i
     assert all(finding.repaired for finding in of_kind(store.doctor(repair=True), "damage"))
     assert said(store, id) == before
     assert {finding.kind for finding in store.doctor().findings} == {"aside"}
+
+
+@pytest.mark.filterwarnings("ignore:session .* cannot be read")
+@pytest.mark.rule("C2", "C3")
+def test_a_session_with_a_long_id_whose_log_begins_like_another_one_is_found_by_the_doctor(
+    store: Store,
+) -> None:
+    id = "Ä" * 200
+    begin(store, id)
+    begin(store, "b")
+    (path,) = log(store).parent.glob("*=~*")
+    damaged = change(
+        path, lambda lines: [*log(store, "b").read_bytes().splitlines(keepends=True), *lines[3:]]
+    )
+    for repair in (False, True):
+        (finding,) = store.doctor(repair=repair).findings
+        assert (finding.kind, finding.session) == ("unreadable", id)
+        assert "the log of session 'b'" in finding.detail
+    assert path.read_bytes() == damaged
 
 
 @pytest.mark.rule("C2", "C3")

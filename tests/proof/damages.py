@@ -170,8 +170,9 @@ class Damaged:
             (n for n, (a, b) in enumerate(zip(was, data, strict=False)) if a != b), min(len(was), len(data))
         )
         start, data, was = start + same, data[same:], was[same:]
-        while was and data and was[-1] == data[-1]:
-            stop, data, was = stop - 1, data[:-1], was[:-1]
+        longest = min(len(was), len(data))
+        same = next((n for n in range(longest) if was[~n] != data[~n]), longest)
+        stop, data, was = stop - same, data[: len(data) - same], was[: len(was) - same]
         if was == data:
             return
         kept: list[Piece] = []

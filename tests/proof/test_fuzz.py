@@ -10,13 +10,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from hansard import ids
 from hansard.engines import Finding, logs
 from hansard.engines.disk import Disk
 from hansard.engines.files import Files
@@ -180,7 +182,7 @@ class QuickDisk(Disk):
 
 
 def opened(root: Path, **options: Any) -> Store:
-    return Store(Files(str(root), disk=QuickDisk(), **options))
+    return Store(Files(str(root), disk=QuickDisk()), **options)
 
 
 TALKED, VACUUMED, FAR = "talked", "vacuumed", "Übung/" + "x" * 250
@@ -189,10 +191,18 @@ NEIGHBOUR = "neighbour"
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which there is something of everything."""
-    root = tmp_path_factory.mktemp("sound") / "store"
-    with opened(root) as store:
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store in which there is something of everything, the same to the byte each time."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (os, ids):
+            patched.setattr(module, "urandom", Random(0).randbytes)
+        yield begun(tmp_path_factory.mktemp("sound") / "store")
+
+
+def begun(root: Path) -> Path:
+    ticks = count()
+    begin = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    with opened(root, clock=lambda: begin + timedelta(seconds=next(ticks))) as store:
         digest = store.blobs.put(b"a picture")
         for id in (*SESSIONS, NEIGHBOUR):
             with store.create(id, agent="coder", model="gpt-5") as session:
@@ -211,7 +221,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 session.truncate(3)
                 session.append(user("last"))
                 session.documents.put("screen.json", b'{"nodes": []}')
-                session.documents.put("Ü" * 200, b"x" * 3000, expires=timedelta(days=9))
+                session.documents.put("Ü" * 200, b"x" * 3000, expires=timedelta(days=9999))
         store.vacuum(VACUUMED, drop_history=True)
         with store.open(VACUUMED) as session:
             session.extend(users("after", "the vacuum"))
@@ -220,7 +230,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.fork(session.head, id="fork").close()
         store.names.set("agent/coder/current", TALKED)
         store.names.set("other", NEIGHBOUR)
-        store.state("settings").set("theme", "dark", expires=timedelta(days=9))
+        store.state("settings").set("theme", "dark", expires=timedelta(days=9999))
         store.state("U" * 300).set("a", {"b": [1, 2, 3]})
         store.list()
     return root

@@ -546,7 +546,7 @@ class Files:
             try:
                 disk.sync(fd)
             except OSError as error:
-                raise self._cut_back(log, log.floor, error, "syncing") from error
+                raise self._cut_back(log, end, error, "syncing") from error
             log.floor = log.synced = end + len(data)
         log.end, log.state, log.tail = end + len(data), state, data[-SEALED:]
         log.seq += len(drafts)
@@ -563,14 +563,14 @@ class Files:
 
     def _cut_back(self, log: Log, end: int, error: OSError, doing: str) -> HansardError:
         """What a failed write left is taken away. After a failed sync nobody knows what the disk has of all
-        that was not synced before, so that goes too, and whoever wrote it opens the session anew."""
+        that was not synced before, so whoever wrote it opens the session anew."""
         fd = log.fd
         assert fd is not None
         told = problem(error, f"{doing} {log.path}")
         try:
             self.disk.truncate(fd, end)
             if doing == "syncing":
-                self.disk.sync(fd)
+                self._sync_anew(log, end)
         except OSError:
             told.outcome_unknown = True
         if doing == "syncing" or told.outcome_unknown:
@@ -579,6 +579,20 @@ class Files:
         else:
             log.end = -1
         return told
+
+    def _sync_anew(self, log: Log, end: int) -> None:
+        """After a failed sync the kernel may take what it could not write for written. What is not known to be
+        synced is written once more, so that the next sync is an honest one: another process may have synced
+        it, and told somebody. Where that fails too, it goes."""
+        fd, floor = log.fd, log.floor
+        assert fd is not None
+        try:
+            if floor < end:
+                self.disk.rewrite(log.path, floor, log.stretch(floor, end))
+            self.disk.sync(fd)
+        except OSError:
+            self.disk.truncate(fd, floor)
+            self.disk.sync(fd)
 
     def flush(self, session: str) -> None:
         self._may_write()
@@ -594,7 +608,7 @@ class Files:
         try:
             self.disk.sync(log.fd)
         except OSError as error:
-            raise self._cut_back(log, log.floor, error, "syncing") from error
+            raise self._cut_back(log, log.end, error, "syncing") from error
         log.floor = log.synced = log.end
 
     def _found(self, log: Log, drafts: Sequence[Draft]) -> dict[int, Record]:
@@ -1033,13 +1047,14 @@ class Files:
                 if id is not None and file_key(id) == key:
                     return id
             reader, at = Scan(), 0  # it may stand behind something illegible
-            while piece:
+            records: list[Record] = []
+            while piece and not records:
                 at += len(piece)
-                for record in reader.feed(piece):
-                    return _id_in(record)
+                records = reader.feed(piece)
                 piece = self.disk.read(fd, MARK, at)
-            for record in reader.finish():
-                return _id_in(record)
+            id = next(map(_id_in, records or reader.finish()), None)
+            if id is not None and file_key(id) == key:
+                return id
         except NewerFormat:
             pass
         finally:

@@ -385,8 +385,7 @@ class Log:
                             break
                         at += len(piece)
                         records += reader.feed(piece)
-                    if at >= size:
-                        records += reader.finish()
+                    records += reader.finish()  # the place where it ends vouches for its last record
                     if damage is not None:
                         damage += reader.damage
                     yield [record for record in reversed(records) if a <= record.seq <= upto]

@@ -150,7 +150,7 @@ def test_what_stands_where_a_log_was_cut_back_is_told_too(
             session.append(user(f"lost {n}"), durable=False)
         assert _seqs(iter(_next(follower, 4))) == [2, 3, 4, 5]
         cursor = str(follower.cursor)
-        disk.refuse("sync", errno.EIO, path=".jsonl", times=1)
+        disk.refuse("sync", errno.EIO, path=".jsonl", times=2)
         with pytest.raises(HansardError):
             session.append(user("lost too"))
     if meanwhile:

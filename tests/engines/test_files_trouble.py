@@ -190,7 +190,7 @@ def test_a_failed_sync_takes_back_all_that_was_not_synced_and_closes_the_handle(
     session = store.create("a")
     session.append(user("safe"))
     session.append(user("perhaps"), durable=False)
-    disk.refuse("sync", path="a.jsonl", times=1)  # and then it claims that all is well
+    disk.refuse("sync", path="a.jsonl", times=2)  # and then it claims that all is well
     with pytest.raises(StoreUnavailable) as caught:
         session.append(user("lost"), id="once")
     assert not caught.value.outcome_unknown
@@ -220,6 +220,28 @@ def test_a_sync_that_keeps_failing_is_never_a_success(opened: Open, place: Path)
     assert _told(opened()) == ["safe"]
     store.append("a", user("lost"), id="once")
     assert _told(opened()) == ["safe", "lost"]
+
+
+@pytest.mark.rule("W3", "W4")
+@pytest.mark.parametrize("how", ["flush", "name"])
+def test_a_failed_sync_takes_back_nothing_that_somebody_else_has_synced(opened: Open, how: str) -> None:
+    disk = Trouble()
+    failing, other = opened(disk), opened()
+    failing.append("a", user("safe"), create=True)
+    failing.append("a", user("told to last"), durable=False)
+    if how == "flush":
+        with other.open("a", exclusive=False) as session:
+            session.flush()
+    else:
+        other.names.set("agent/current", "a")
+    failing.append("a", user("perhaps"), durable=False)
+    disk.refuse("sync", path="a.jsonl", times=1)
+    with pytest.raises(StoreUnavailable) as caught:
+        failing.append("a", user("lost"))
+    assert not caught.value.outcome_unknown
+    assert disk.times("rewrite") == 1  # the kernel may take for written what it could not write
+    assert _told(failing) == _told(other) == ["safe", "told to last", "perhaps"]
+    assert not opened().doctor()
 
 
 @pytest.mark.rule("W4", "W5")
@@ -292,7 +314,7 @@ def test_whoever_knows_the_log_as_it_was_before_a_cut_sees_that_it_was_cut(opene
     failing.append("a", user("safe"), create=True)
     failing.append("a", user("1111"), durable=False)
     assert _told(other) == ["safe", "1111"]
-    disk.refuse("sync", path="a.jsonl", times=1)
+    disk.refuse("sync", path="a.jsonl", times=2)
     with pytest.raises(StoreUnavailable):
         failing.append("a", user("lost"))
     failing.append("a", user("2222"))  # as long as what was cut
@@ -310,7 +332,7 @@ def test_whoever_knows_the_log_as_it_was_before_a_cut_writes_on_from_what_is_the
     failing.append("a", user("1111"), durable=False)
     with pytest.raises(Conflict):  # it has found out where the log ends
         other.append("a", user("x"), expect=0)
-    disk.refuse("sync", path="a.jsonl", times=1)
+    disk.refuse("sync", path="a.jsonl", times=2)
     with pytest.raises(StoreUnavailable):
         failing.append("a", user("lost"))
     failing.append("a", user("2222"))  # as long as what was cut
@@ -369,7 +391,7 @@ def test_a_failed_sync_takes_back_nothing_that_others_have_said(opened: Open) ->
     failing.append("a", user("mine"), create=True)
     other.append("a", user("theirs"))
     failing.append("a", user("perhaps"), durable=False)
-    disk.refuse("sync", path="a.jsonl", times=1)
+    disk.refuse("sync", path="a.jsonl", times=2)
     with pytest.raises(StoreUnavailable):
         failing.append("a", user("lost"))
     assert _told(failing) == _told(other) == ["mine", "theirs"]

@@ -82,6 +82,10 @@ class Trouble(Disk):
         self._meet("truncate", self.paths[fd])
         super().truncate(fd, size)
 
+    def rewrite(self, path: str, offset: int, data: bytes) -> None:
+        self._meet("rewrite", path)
+        super().rewrite(path, offset, data)
+
     def sync(self, fd: int) -> None:
         self._meet("sync", self.paths[fd])
         super().sync(fd)

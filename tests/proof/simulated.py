@@ -286,6 +286,10 @@ class Simulated(Disk):
         if size != len(self.machine.now.files[inode]):
             self.machine.do(Cut(inode, size))
 
+    def rewrite(self, path: str, offset: int, data: bytes) -> None:
+        self.machine.meet("rewrite", path, len(data))
+        self.machine.do(Write(self.machine.find(path), offset, data))
+
     def sync(self, fd: int) -> None:
         inode, path = self.fds[fd]
         try:

@@ -104,6 +104,16 @@ class Disk:
     def put(self, fd: int, data: bytes) -> int:
         return os.write(fd, data)
 
+    def rewrite(self, path: str, offset: int, data: bytes) -> None:
+        """Writes bytes once more where they stand, so that the next sync has to bring them to the disk."""
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            while data:
+                written = os.pwrite(fd, data, offset)
+                data, offset = data[written:], offset + written
+        finally:
+            os.close(fd)
+
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 

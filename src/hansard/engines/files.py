@@ -581,9 +581,9 @@ class Files:
         return told
 
     def _sync_anew(self, log: Log, end: int) -> None:
-        """After a failed sync the kernel may take what it could not write for written. What is not known to be
-        synced is written once more, so that the next sync is an honest one: another process may have synced
-        it, and told somebody. Where that fails too, it goes."""
+        """After a failed sync the kernel may take what it could not write for written. What is not known to
+        be synced is written once more, so that the next sync is an honest one: another process may have
+        synced it, and told somebody. Where that fails too, it goes."""
         fd, floor = log.fd, log.floor
         assert fd is not None
         try:

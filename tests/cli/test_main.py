@@ -231,7 +231,11 @@ def test_completion_gives_ids_with_titles(begin, process, tmp_path):
     assert "plain,show" in complete("hansard sh", shell="bash")
 
 
-@pytest.mark.parametrize("command", [["ls"], ["show"], ["doctor"], []], ids=" ".join)
+@pytest.mark.parametrize(
+    "command",
+    [["ls"], ["show"], ["doctor"], [], ["tail"], ["locks"], ["append", "s", "x"], ["new"]],
+    ids=" ".join,
+)
 def test_starting_loads_only_what_is_needed(begin, command):
     begin("Fix CI")
     program = (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hansard import Head, Usage
     from hansard.cli import outputs
 
-_NOT_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_NOT_IN_JSON = "[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 
 
 def word(text: str) -> str:
@@ -243,7 +243,7 @@ def json_text(value: Any) -> str:
         raw = encode(value)
     except UnicodeEncodeError:
         raw = encode(_encodable(value))
-    return _NOT_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", raw.decode())
+    return re.sub(_NOT_IN_JSON, lambda m: f"\\u{ord(m[0]):04x}", raw.decode())
 
 
 def _encodable(value: Any) -> Any:

@@ -17,6 +17,7 @@ EXAMPLES = {
     "": [[]],
     "ls": [["ls"], ["ls", "--limit", "1"], ["ls", "--agent", "nobody"]],
     "show": [["show", "a"], ["show", "a", "--live"], ["show", "a", "--records"]],
+    "search": [["search", "one"], ["search", "nothing"], ["search", "two", "--limit", "1"]],
     "tail": [["tail", "a"], ["tail", "b", "-n", "100"]],
     "new": [["new"], ["new", "--id", "n", "--title", "Title", "--meta", "a=1"]],
     "append": [["append", "a", "text"], ["append", "a", "text", "--id", "r1"]],

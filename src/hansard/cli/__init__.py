@@ -41,6 +41,7 @@ TRACEBACK = "HANSARD_TRACEBACK"
 COMMANDS = {
     "ls": "sessions",
     "show": "show",
+    "search": "search",
     "tail": "tail",
     "new": "writing",
     "append": "writing",
@@ -136,6 +137,7 @@ Examples:
   hansard ls --since 2d        the sessions of the last two days
   hansard show 7k2m            one of them, by the beginning of its id
   hansard show                 the one you worked on last
+  hansard search migration     where something was said
   hansard tail -f              what is said in it, as it is said
 
 The store is the one of --store, else of $HANSARD_STORE, else in your data folder.

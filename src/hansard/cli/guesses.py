@@ -20,7 +20,8 @@ LOOKED_AT = 500
 
 OTHERWISE = {
     "list": "ls", "sessions": "ls", "cat": "show", "view": "show", "read": "show", "open": "show",
-    "log": "tail", "follow": "tail", "watch": "tail", "create": "new", "add": "append", "write": "append",
+    "grep": "search", "find": "search", "log": "tail", "follow": "tail", "watch": "tail", "create": "new",
+    "add": "append", "write": "append",
     "title": "rename", "mv": "rename", "tag": "label", "star": "pin", "branch": "fork", "cp": "fork",
     "delete": "rm", "remove": "rm", "del": "rm", "prune": "cleanup", "clean": "cleanup", "gc": "cleanup",
     "who": "locks", "leases": "locks", "check": "doctor", "fsck": "doctor", "repair": "doctor",

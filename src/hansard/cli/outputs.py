@@ -156,6 +156,32 @@ class Shown(TypedDict):
     records: NotRequired[list[Record]]
 
 
+class Hit(TypedDict):
+    """A place where something was found: the record `seq` of a session, and a line of what it says."""
+
+    session: Id
+    seq: Seq
+    role: Annotated[str, Meta(description="user, assistant, system, tool, or empty.")]
+    at: Annotated[Instant, Meta(description="When it was said.")]
+    title: Annotated[str, Meta(description="That of the session.")]
+    snippet: Annotated[str, Meta(description="A line of what is said there.")]
+    marks: Annotated[
+        list[tuple[int, int]],
+        Meta(description="From where to where in the snippet the matches go, in characters."),
+    ]
+    score: Annotated[float, Meta(description="How well it matches: see docs/search.md.")]
+    live: Annotated[bool, Meta(description="Whether the model sees it still.")]
+
+
+class Searched(TypedDict):
+    """A page of what was found."""
+
+    store: Url
+    query: str
+    hits: list[Hit]
+    next: Annotated[str | None, Meta(description="What --after takes for the next page; null at the end.")]
+
+
 class Told(TypedDict):
     """A record; each is a line."""
 
@@ -316,6 +342,7 @@ OUTPUTS: dict[str, Any] = {
     "": Home,
     "ls": Listed,
     "show": Shown,
+    "search": Searched,
     "tail": Told,
     "new": Changed,
     "append": Appended,

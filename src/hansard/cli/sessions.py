@@ -86,7 +86,7 @@ def ls(asked: Asked, *, limit: int, after: str | None, meta: Sequence[str], **fi
     else:
         click.echo(_nothing(url, filters, limit, after), err=True)
     if following is not None:
-        click.echo(f"There are more:  {_next_page(following)}", err=True)
+        click.echo(f"There are more:  {next_page(following)}", err=True)
 
 
 def _page(store: Store, *, after: str | None, parent: str | None, **which: Any) -> Page:
@@ -109,7 +109,7 @@ def rows(heads: Sequence[Head]) -> Iterator[str]:
     room = screen.width()
     now = datetime.now(UTC)
     full = room is None or room >= FULL_IDS
-    ids = [screen.line(head.id) for head in heads] if full else _short_ids(heads)
+    ids = [screen.line(head.id) for head in heads] if full else short_ids([head.id for head in heads])
     longest = 36 if full else 12 if room is not None and room < 60 else 16
     return screen.table(
         [
@@ -126,15 +126,13 @@ def rows(heads: Sequence[Head]) -> Iterator[str]:
     )
 
 
-def _short_ids(heads: Sequence[Head]) -> list[str]:
+def short_ids(ids: Sequence[str]) -> list[str]:
     """The beginnings of generated ids, as long as they must be to differ; others whole."""
-    bare = [h.id.removeprefix("sess_") if re.fullmatch("sess_[0-9a-z]{16}", h.id) else "" for h in heads]
+    bare = [id.removeprefix("sess_") if re.fullmatch("sess_[0-9a-z]{16}", id) else "" for id in ids]
     length = SHORT
-    while length < 16 and len({id[:length] for id in bare if id}) < len([id for id in bare if id]):
+    while length < 16 and len({id[:length] for id in bare}) < len(set(bare)):
         length += 1
-    return [
-        short[:length] if short else screen.line(head.id) for short, head in zip(bare, heads, strict=True)
-    ]
+    return [short[:length] if short else screen.line(id) for short, id in zip(bare, ids, strict=True)]
 
 
 def _nothing(url: str, filters: dict[str, Any], limit: int, after: str | None) -> str:
@@ -144,16 +142,20 @@ def _nothing(url: str, filters: dict[str, Any], limit: int, after: str | None) -
     return f"No sessions yet in {screen.safe(url)}. `hansard demo` shows how one is kept."
 
 
-def _next_page(cursor: str) -> str:
+def next_page(cursor: str) -> str:
     """The command that was given, going on."""
     ctx = click.get_current_context()
-    words = ["hansard", "ls"]
+    words = ["hansard", ctx.command.name or ""]
+    arguments: list[str] = []
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
         if (
             param.name == "after"
             or ctx.get_parameter_source(param.name or "") is not ParameterSource.COMMANDLINE
         ):
+            continue
+        if isinstance(param, click.Argument):
+            arguments += value or ()
             continue
         option = param.opts[-1]
         if isinstance(value, bool):
@@ -164,7 +166,8 @@ def _next_page(cursor: str) -> str:
     store = asked_of(ctx).store
     if store is not None and ctx.params.get("store") is None:
         words.append(f"--store={store}")
-    return " ".join(map(screen.word, [*words, f"--after={cursor}"]))
+    apart = ["--"] if any(one.startswith("-") for one in arguments) else []
+    return " ".join(map(screen.word, [*words, f"--after={cursor}", *apart, *arguments]))
 
 
 @click.command()
@@ -220,7 +223,7 @@ def _argument(store: Store, head: Head) -> str:
     if head.id.startswith(("@", "-")):
         return screen.word(f"--id={head.id}")
     if screen.width() is not None:
-        (short,) = _short_ids([head])
+        (short,) = short_ids([head.id])
         with suppress(AmbiguousSession, SessionNotFound):
             if store.resolve(short) == head.id:
                 return screen.word(short)

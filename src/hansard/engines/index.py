@@ -255,12 +255,14 @@ class Index:
         """The logs of which anything is indexed."""
         return [id for (id,) in self._db.execute("SELECT id FROM logs")]
 
-    def refuse(self) -> tuple[int, int, int]:
-        """How many entries nobody can find any more, how many there are beside them, and of how many bytes
-        of logs."""
-        left = int(self._fact("left") or 0)
+    def left(self) -> int:
+        """How many entries nobody can find any more."""
+        return int(self._fact("left") or 0)
+
+    def size(self) -> tuple[int, int]:
+        """How many entries somebody can find, and of how many bytes of logs."""
         found = self._db.execute("SELECT total(entries), total(length) FROM logs").fetchone()
-        return left, int(found[0]), int(found[1])
+        return int(found[0]), int(found[1])
 
     def empty(self) -> None:
         """Nothing is indexed."""

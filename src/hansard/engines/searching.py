@@ -69,6 +69,7 @@ class Searcher:
         self._index: Index | None = None
         self._inode = 0
         self._lock: int | None = None
+        self._left = 0  # as many entries of nobody's are no reason to make the index anew
         self._again = 0.0
         self._closed = False
         self._disk.rest_in_forks(self._rest)
@@ -295,9 +296,14 @@ class Searcher:
     def _sweep(self) -> None:
         """Words of what is gone stay in the index until it is made anew: soon where that is little work, and
         where they are a quarter of it."""
-        left, there, size = self._use(lambda index: index.refuse())
+        left = self._use(lambda index: index.left())
+        if left == self._left:
+            return
+        there, size = self._use(lambda index: index.size())
         if left and (size < FEW or left > there // 3):
             self._use(lambda index: index.empty())
+            left = 0
+        self._left = left
 
     # -- the database
 

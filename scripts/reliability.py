@@ -177,7 +177,7 @@ def main() -> None:
         for name, told in counted().items():
             if not (kept.get(name, {}).get("full") and not told["full"]):  # a whole run counts for more
                 kept[name] = told
-        KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        KEPT.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
         PAGE.write_text(page(kept), encoding="utf-8")
         return
     if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page(kept):

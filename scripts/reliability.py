@@ -162,9 +162,7 @@ def flattened(told: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, s
             continue
         if isinstance(value, Mapping):
             yield from flattened(value, f"{above}{name}: ")
-        elif isinstance(value, list):
-            yield above + name, str(len(value))
-        else:
+        elif not isinstance(value, list):
             yield above + name, f"{value:,}" if isinstance(value, int) else str(value)
 
 

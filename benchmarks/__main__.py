@@ -32,6 +32,8 @@ BOUNDED: dict[str, str] = {
     "catalog of 5,000 sessions from their logs": "each row, and each entry of it in a list, has a "
     "checksum, so that damage hides nothing: 60 of 150 µs a session",
     "catalog of 100,000 sessions from their logs": "the same",
+    "indexing 100,000 messages": "FTS5 alone, given the same words, takes about as long: see below it",
+    "indexing 1,000,000 messages": "the same",
 }
 """Targets that may be missed, and what bounds them."""
 

@@ -451,7 +451,8 @@ class Scan:
             whole = b"".join(self._pieces)
             line = whole.rstrip(b"\0")  # of what follows, only the length has reached the disk
             claimed = _claimed(line + b"\n")
-            if claimed is not None and any(crc32(line[:-_SEAL], seed) == claimed for seed in self._seeds):
+            seeds = self._seeds if self._held is None else [self._held.state, *self._seeds]
+            if claimed is not None and any(crc32(line[:-_SEAL], seed) == claimed for seed in seeds):
                 self._pieces = [whole[len(line) :]]
                 found = self._block(line + b"\n")
                 self._at -= 1

@@ -396,6 +396,14 @@ def test_a_line_behind_a_missing_one_and_before_an_illegible_one_is_shown() -> N
     assert [wrong.seq for wrong in reader.damage] == [0, 0, 2, 2, 2]
 
 
+@pytest.mark.rule("C1", "C2")
+def test_a_last_line_without_its_newline_counts_behind_one_that_follows_a_missing_one() -> None:
+    written = Written(*[[said(f"message {n}")] for n in range(8)])
+    records, reader = read(b"".join([*written.lines[:5], *written.lines[6:]])[:-1])
+    assert [record.seq for record in records] == [0, 1, 2, 3, 4, 6, 7]
+    assert (reader.unterminated, reader.torn) == (True, 0)
+
+
 @pytest.mark.rule("C2")
 @pytest.mark.parametrize(
     ("member", "instead"),

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -48,7 +49,7 @@ def written(writes: Iterable[list[tuple[str, Any]]], id: str = "s") -> list[byte
 
 # -- a reader by the rules, as slow and plain as can be
 
-_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
+_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?(Z|[+-]\d\d:\d\d)")
 _END = re.compile(rb',"sum":"([0-9a-f]{8})"\}')
 
 
@@ -60,9 +61,17 @@ def _finite(text: str) -> float:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> Line:
-    if len(dict(pairs)) < len(pairs):  # two lines that ran into each other
-        raise ValueError
+    """An object in which two lines that ran into each other may both have left what every record has."""
+    for name, value in pairs:
+        if name == "at" and _AT.fullmatch(str(value)):
+            datetime.fromisoformat(value)  # which says whether there is such a time
+        elif name == "at" or (name == "seq" and not _is_number(value)):
+            raise ValueError
     return dict(pairs)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
 
 
 def legible(text: bytes) -> Line | None:
@@ -75,9 +84,7 @@ def legible(text: bytes) -> Line | None:
         return None
     if not isinstance(line, dict) or not isinstance(line.get("kind"), str):
         return None
-    if type(line.get("seq")) is not int or not 0 <= line["seq"] < 1 << 53:
-        return None
-    return line if _AT.fullmatch(str(line.get("at"))) else None
+    return line if "at" in line and "seq" in line else None
 
 
 def _texts(raw: bytes) -> Iterable[bytes]:
@@ -85,7 +92,7 @@ def _texts(raw: bytes) -> Iterable[bytes]:
     between them is lost."""
     *wholes, rest = raw.split(b"\n")
     for whole in (*wholes, rest):
-        text = whole.rstrip(b" \r")
+        text = whole if whole is rest else whole.rstrip(b" \r\0")
         while legible(text) is None and whole is not rest:
             hole = text.rfind(b"\0") + 1
             if hole and legible(text[hole:]):  # what stands before it never reached the disk
@@ -115,7 +122,7 @@ def readable(raw: bytes) -> list[Line]:
             continue
         seq, claimed = line["seq"], int(text[-10:-2], 16)
         then = crc32(text[-18:] + b"\n", claimed)
-        right = doubt or claimed == crc32(text[:-18], seed)
+        right = claimed == crc32(text[:-18], seed) or (doubt and i < len(texts) - 1)
         if not right and seq > last + 1:
             after = legible(texts[i + 1]) if i + 1 < len(texts) else None
             right = after is not None and after["seq"] > seq
@@ -228,7 +235,7 @@ class Damaged:
                 run += piece.data
                 claimed = max([claimed, *map(int, re.findall(rb'"seq":\s*(\d+)', piece.data))])
                 continue
-            texts = [text for text in _texts(run) if text]
+            texts = list(_texts(run))[:-1]
             read = [legible(text) is not None for text in texts]
             if run and clean and len(texts) == 1 and texts[0] + b"\n" == self.sound[last + 1]:
                 good = n == last + 2 or follows.get(n) == n + 1  # only its end was touched

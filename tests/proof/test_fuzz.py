@@ -132,7 +132,7 @@ def _look(rng: Random, sums: Counter[str]) -> None:
     sums["logs"] += 1
     sums["refused"] += bool(refused)
     sums["blows"] += len(log.told)
-    sums["lost"] += len(SOUND.keys() - given.keys())
+    sums["records hit"] += len(SOUND.keys() - given.keys())
     sums["untouched"] += len(log.safe())
 
 
